@@ -104,7 +104,7 @@ def test_agent_that_spoils_its_workspace_is_scored_as_a_failure_with_its_own_cod
 
 
 def test_agent_that_removes_the_folder_for_probes_is_judged(lab: Lab) -> None:
-    folder = '"$(dirname "$PWD")"/probes'
+    folder = '"$PWD/../../../judging/$PROCTOR_ATTEMPT"'
     found = run_flows(
         lab,
         command("removed", f"{BAD}; rm -r {folder}", contain="none"),

@@ -158,7 +158,7 @@ def test_a_link_out_of_the_workspace_cannot_pass_for_a_fix(lab: Lab) -> None:
 
 def test_an_agent_that_rewrites_its_own_evidence_gets_no_seal(lab: Lab) -> None:
     forge = f"for f in {lab.root}/runs/*/attempts/*/prompt.txt; do echo nothing > $f; done"
-    flow = {"isolation": "process", "sandbox": "danger-full-access"}
+    flow = {"isolation": "process", "sandbox": "danger-full-access", "contain": "none"}
     result = lab.run(lab.write_spec([mission("forge", {"run": forge}, say_done())], flow=flow))
     [attempt] = result.attempts
     assert attempt.error is not None
@@ -174,7 +174,7 @@ def test_an_agent_that_changes_the_frozen_workspace_spoils_no_later_attempt_unno
         mission("first", {"run": pollute}, say_done(), workspace=workspace),
         mission("second", say_done(), workspace=workspace),
     ]
-    flow = {"isolation": "process", "sandbox": "danger-full-access"}
+    flow = {"isolation": "process", "sandbox": "danger-full-access", "contain": "none"}
     result = lab.run(lab.write_spec(missions, flow=flow, schedule={"parallel": 1}))
     first, second = result.attempts
     assert first.summary is not None

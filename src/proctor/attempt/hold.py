@@ -66,7 +66,7 @@ async def hold_session(
                 with anyio.CancelScope(shield=True):
                     await holder.finish(record)
     finally:
-        await remove_scratch(request.scratch)
+        await remove_scratch(request)
 
 
 class _SessionHolder:
@@ -118,6 +118,10 @@ class _SessionHolder:
         if not self._is_on_disk:
             return
         if self._source is not None:
+            try:
+                request.judging.mkdir(mode=0o700, parents=True)
+            except OSError as error:
+                raise disk_error(error, path=request.judging) from error
             prepare(self._source, into=self._copy)
             self._base = snapshot(self._copy)
         request.paths.create()
@@ -128,7 +132,7 @@ class _SessionHolder:
     @property
     def _copy(self) -> Path:
         """A copy of the caller's folder as it was, for the diff."""
-        return self._request.scratch / "base"
+        return self._request.judging / "base"
 
     def open_recording(self) -> AbstractContextManager[Recording]:
         return open_recording(

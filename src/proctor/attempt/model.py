@@ -84,6 +84,8 @@ class AttemptRequest:
     """The attempt's evidence folder."""
     scratch: Path
     """Folder for the workspace and temporary files. Created by the supervisor and removed at the end."""
+    judging: Path
+    """Folder for copies and views of the workspace that the agent cannot see. Created if needed, removed at the end."""
     workspace_source: Path | None
     """Frozen folder that the workspace is copied from. None for an empty workspace."""
     workspace_digest: Digest
@@ -109,7 +111,11 @@ class AttemptRequest:
     patches: Mapping[str, bytes] = field(default_factory=dict)
     """The mission's patches, by their path as the spec writes it."""
     hidden: tuple[Path, ...] = ()
-    """Paths that a contained process must not see, in addition to those that are always hidden."""
+    """Paths that a fenced probe must not see, in addition to those that are always hidden."""
+    hidden_from_agent: tuple[Path, ...] = ()
+    """Paths that a fenced agent must not see, in addition to those that are always hidden."""
+    visible_to_agent: tuple[Path, ...] = ()
+    """Paths in hidden folders that a fenced agent can read. They exist."""
     spec_folder: Path = Path()
     """Folder of the spec, in which the mission's hooks run."""
     facts: Mapping[str, Fact] = field(default_factory=dict)

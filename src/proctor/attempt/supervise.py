@@ -48,9 +48,6 @@ SMALL_BYTES = 256 * 1024
 """Evidence below this size is finalized on the event loop, without a thread."""
 SCRATCH = ("workspace", "tmp")
 """Folders in the scratch folder of every attempt."""
-PROBES = "probes"
-"""Folder in the scratch folder of an attempt with probes."""
-
 _AGENT_CLOCKS: Final = ("attempt", "mission")
 """Clocks that measure how long the agent took. The clock of the campaign does not."""
 
@@ -72,22 +69,30 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
         return AttemptResult(attempt_id=request.attempt_id, state=supervisor.state, error=error)
     finally:
         if not request.is_scratch_kept:
-            await remove_scratch(request.scratch)
+            await remove_scratch(request)
 
 
-async def remove_scratch(folder: Path) -> None:
-    """Remove the scratch folder of an attempt, shielded from cancellation and limited to TEARDOWN_S.
+async def remove_scratch(request: AttemptRequest) -> None:
+    """Remove the scratch folders of an attempt, shielded from cancellation and limited to TEARDOWN_S.
 
     What cannot be removed is left for the end of the run.
     """
-    with suppress(OSError):
-        place = str(folder)
+    for folder in _remove_empty(request):
+        with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
+            await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+
+
+def _remove_empty(request: AttemptRequest) -> list[Path]:
+    """Remove what is empty of the scratch folders, which takes longer in a thread. Return the others."""
+    left = [request.judging] if os.path.lexists(request.judging) else []
+    try:
+        place = str(request.scratch)
         for name in SCRATCH:
             os.rmdir(f"{place}/{name}")  # noqa: PTH106  making a Path takes as long as the call itself
         os.rmdir(place)  # noqa: PTH106
-        return  # it was empty
-    with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
-        await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
+    except OSError:
+        left.append(request.scratch)
+    return left
 
 
 async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
@@ -221,8 +226,10 @@ class _Supervisor:
         scratch, source = self._request.scratch, self._request.workspace_source
         try:
             scratch.mkdir(mode=0o700, parents=True)
-            for name in (*SCRATCH[source is not None :], *((PROBES,) if self._request.mission.probes else ())):
+            for name in SCRATCH[source is not None :]:
                 os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
+            if self._request.mission.probes:
+                self._request.judging.mkdir(mode=0o700, parents=True)
         except OSError as error:
             raise disk_error(error, path=scratch) from error
         if source is None:
@@ -427,7 +434,7 @@ class _Supervisor:
 
     def _create_probes_folder(self) -> None:
         """Create the folder for copies again, in case an agent without fences has removed or replaced it."""
-        folder = self._request.scratch / PROBES
+        folder = self._request.judging
         try:
             if folder.is_symlink() or not folder.is_dir():
                 folder.unlink(missing_ok=True)
@@ -450,7 +457,7 @@ class _Supervisor:
                     index=index,
                     phase=each,
                     subject=workspace,
-                    scratch=request.scratch / PROBES,
+                    scratch=request.judging,
                     hidden=request.hidden,
                     agent_folders=self._reachable_folders(),
                     patch=patch,

@@ -80,7 +80,8 @@ def _session_request(request: AttemptRequest, workspace: Path, *, watch: Watch) 
         resume=request.resume,
         fork=request.fork,
         contain=request.flow.contain,
-        hidden=request.hidden,
+        hidden=request.hidden_from_agent,
+        visible=request.visible_to_agent,
     )
 
 

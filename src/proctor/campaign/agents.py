@@ -10,6 +10,7 @@ import anyio
 
 from proctor.attempt.model import Lease
 from proctor.campaign.health import HealthRecorder, HostHealth, is_program_fault
+from proctor.campaign.hiding import AgentSight, hiding_fact
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.logins import FlowIdentity, credential_key
 from proctor.campaign.model_record import MODEL, ModelRecord
@@ -18,7 +19,7 @@ from proctor.campaign.process import open_recorded_host
 from proctor.campaign.schedule import ALL
 from proctor.clock import Clock
 from proctor.contain.intent import IntentLog
-from proctor.errors import MachineError, ProctorError, extra_missing
+from proctor.errors import MachineError, ProctorError, disk_error, extra_missing
 from proctor.event.outcome import Outcome
 from proctor.evidence.health import DEGRADED_AFTER
 from proctor.evidence.layout import RunPaths
@@ -107,6 +108,19 @@ class Agents:
     def __post_init__(self) -> None:
         self._choices = {id_: _Choice(chain=RuntimeChain(links)) for id_, links in self.ready.chains.items()}
 
+    @property
+    def workspaces(self) -> Path:
+        """The folder with the workspace and TMPDIR of every attempt. All agents of the run see it, and nothing beside.
+
+        Mounted as a whole, because a shared process starts before most of the workspaces exist.
+        """
+        return self.scratch / "attempts"
+
+    @property
+    def judging(self) -> Path:
+        """The folder with what the probes of every attempt see. No agent sees it."""
+        return self.scratch / "judging"
+
     async def choose(self, flow: ResolvedFlow, pool: HostPool) -> Candidate:
         """Return the current runtime of a flow: the first of its chain that starts.
 
@@ -179,7 +193,15 @@ class Agents:
             "environment": identity.environment.fact(),
             "credentialInput": identity.credential.fact(),
             "profile": Fact(value=flow.profile.value, authority=Authority.DECLARED, source="flow"),
+            "hiding": self.hiding_fact(flow, candidate),
         }
+
+    def sight(self, flow: ResolvedFlow, candidate: Candidate) -> AgentSight:
+        """Return what an agent of the flow sees of the folders that hold what judges it."""
+        return self.ready.sights[flow.id, candidate.runtime_id]
+
+    def hiding_fact(self, flow: ResolvedFlow, candidate: Candidate) -> Fact:
+        return hiding_fact(self.sight(flow, candidate), candidate.runtime, flow, self.ready.containment)
 
     def lease(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
         """Lease a place in an agent process: one of this flow, or of a flow that shares the same login."""
@@ -212,6 +234,11 @@ class Agents:
             return channel if self.between is None else self.between(flow.id, channel)
 
         place = self.scratch / "processes" / process
+        try:
+            for folder in (self.workspaces, place):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_error(error, path=self.scratch) from error
         ask = HostRequest(
             process=process,
             executable=candidate.executable,
@@ -226,6 +253,7 @@ class Agents:
             profile=flow.profile,
             user_home=identity.user_home,
             options=flow.options.get(runtime.id, {}),
+            hiding=self.sight(flow, candidate).hiding(self.workspaces, place),
         )
         paths = None if self.paths is None else self.paths.runtime(process)
         redactor = Redactor(self.ready.secrets, private=runtime.private_paths)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.supervise import run_attempt
@@ -68,7 +67,7 @@ class AttemptRunner:
         stop = self.stops.of(attempt)
         run_id = self.opened.run_id
         mission, flow = self.missions[trial.mission], self.flows[trial.flow]
-        facts = self.agents.facts(flow, candidate)
+        facts, sight = self.agents.facts(flow, candidate), self.agents.sight(flow, candidate)
         place = self.agents.place(flow, candidate, self.pool)
         await self.commit.put(writer.start_attempt(attempt, trial=trial.id, n=n, run=run_id, at_ms=started_at_ms))
         self.watcher.started(attempt, runtime_id=candidate.runtime_id)
@@ -87,7 +86,8 @@ class AttemptRunner:
                 flow=flow,
                 limits=frozen.plan.limits,
                 paths=self.root.run(run_id).attempt(trial.id, n=n),
-                scratch=self._scratch / attempt,
+                scratch=self.agents.workspaces / attempt,
+                judging=self.agents.judging / attempt,
                 workspace_source=None if key is None else frozen.workspaces[key],
                 workspace_digest=EMPTY.digest if key is None else frozen.workspace_digests[key],
                 runtime=candidate.runtime,
@@ -101,6 +101,8 @@ class AttemptRunner:
                 watcher=self.spending.watcher(trial.flow, self.watcher),
                 patches=self.loaded.sources,
                 hidden=(self.root.folder,),
+                hidden_from_agent=sight.hidden,
+                visible_to_agent=sight.visible,
                 spec_folder=self.loaded.folder,
                 facts=facts,
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
@@ -124,7 +126,3 @@ class AttemptRunner:
                 # The seal must be durable before the ledger says that it exists.
                 await self.disk.make_durable()
         return result
-
-    @property
-    def _scratch(self) -> Path:
-        return self.opened.scratch / "attempts"

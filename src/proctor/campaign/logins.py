@@ -136,7 +136,7 @@ def _user_home(flow: ResolvedFlow, runtime: Runtime, credential: Credential) -> 
 
 def _refuse_different(flow: ResolvedFlow, first: ResolvedFlow) -> None:
     """Raise InputError if two flows that share a process differ in something a process is started with."""
-    for key in ("env", "forward", "profile"):
+    for key in ("env", "forward", "profile", "contain"):
         if getattr(flow, key) != getattr(first, key):
             raise _difference_error(key, first)
     if flow.model.base_url != first.model.base_url:

@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from proctor import places
 from proctor.campaign.examine_programs import ProgramExaminer
+from proctor.campaign.hiding import AgentSight, find_judging_paths, find_sight
 from proctor.campaign.locate_error import locate_errors
 from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
@@ -50,6 +51,7 @@ class PreflightResult:
     containment: Containment
     chains: Mapping[FlowId, tuple[Link, ...]]
     identities: Mapping[Place, FlowIdentity]
+    sights: Mapping[Place, AgentSight]
     scripts: Mapping[str, Script]
     dialects: Dialects
     """What scripts may use. Empty if no flow has a scripted model."""
@@ -62,10 +64,12 @@ async def preflight(
     root: Path | None = None,
     clock: Clock = SYSTEM_CLOCK,
     secrets: Mapping[str, str] | None = None,
+    is_conversation: bool = False,
 ) -> PreflightResult:
     """Check that the spec can run on this machine. Raises ProctorError if it cannot.
 
-    `secrets` are values to mask by name, besides those of the spec and of the environment.
+    `secrets` are values to mask by name, besides those of the spec and of the environment. `is_conversation` means that
+    nothing judges the agents, and that they may work in the spec's folder.
 
     Runs the agent programs for their version and protocol. Also ends processes that an earlier Proctor left running,
     and removes its scratch. The agents' health so far is read from the evidence root.
@@ -73,12 +77,20 @@ async def preflight(
     examine = ProgramExaminer().examine_from_thread
     # In a thread: hashing programs, testing containment and ending leftover processes may take a while.
     return await anyio.to_thread.run_sync(
-        lambda: _check(loaded, root=root, clock=clock, examine=examine, given=secrets or {})
+        lambda: _check(
+            loaded, root=root, clock=clock, examine=examine, given=secrets or {}, is_conversation=is_conversation
+        )
     )
 
 
 def _check(
-    loaded: LoadedSpec, *, root: Path | None, clock: Clock, examine: ExamineProgram, given: Mapping[str, str]
+    loaded: LoadedSpec,
+    *,
+    root: Path | None,
+    clock: Clock,
+    examine: ExamineProgram,
+    given: Mapping[str, str],
+    is_conversation: bool,
 ) -> PreflightResult:
     scripts = {written: load_script(path) for written, path in loaded.scripts.items()}
     flows = [resolve_flow(flow, spec=loaded.spec) for flow in loaded.spec.flows]
@@ -95,12 +107,29 @@ def _check(
     # Scratch that cannot be read is reported by `doctor`; it must not keep a run from starting.
     with suppress(OSError):
         sweep(scratch_of_runs())
+    containment = choose(survey(bundled_bwrap=bundled_bwrap()))
+    judging = find_judging_paths(loaded, root=root, is_conversation=is_conversation)
+    sights = {}
+    for at, flow in enumerate(flows):
+        with locate_errors(loaded, key=f"flows[{at}]"):
+            for candidate in candidates[flow.id]:
+                place = flow.id, candidate.runtime_id
+                sights[place] = find_sight(
+                    judging,
+                    flow=flow,
+                    containment=containment,
+                    program=candidate.executable,
+                    options=flow.options.get(candidate.runtime_id, {}),
+                    env=identities[place].environment.values,
+                    user_home=identities[place].user_home,
+                )
     return PreflightResult(
         secrets=(*secrets, planted),
         tripwire=planted,
-        containment=choose(survey(bundled_bwrap=bundled_bwrap())),
+        containment=containment,
         chains=chains,
         identities=identities,
+        sights=sights,
         scripts=scripts,
         dialects=load_dialects(config) if any(flow.model.is_scripted for flow in flows) else {},
         warnings=tuple(dict.fromkeys(joining.warnings)),

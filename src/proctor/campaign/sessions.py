@@ -1,7 +1,7 @@
 """Conversations on warm agent processes: the checks, processes and records that they share."""
 
 import secrets as chance
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -112,6 +112,8 @@ class Sessions:
         attempt = AttemptId(f"{trial}.1")
         script = None if mission.script is None else load_script(request.loaded.scripts[mission.script])
         candidate = await self._agents.choose(self._flow, self._hosts)
+        sight = self._agents.sight(self._flow, candidate)
+        _refuse_hidden(request.workspace, sight.hidden)
         place = self._agents.place(self._flow, candidate, self._hosts)
         with self._agents.playing(attempt, script, flow, candidate) as model:
             ask = AttemptRequest(
@@ -125,7 +127,8 @@ class Sessions:
                 flow=flow,
                 limits=plan.limits,
                 paths=self._paths.attempt(trial, n=1),
-                scratch=self._agents.scratch / "attempts" / attempt,
+                scratch=self._agents.workspaces / attempt,
+                judging=self._agents.judging / attempt,
                 workspace_source=None,
                 workspace_digest=EMPTY.digest,
                 runtime=candidate.runtime,
@@ -137,7 +140,13 @@ class Sessions:
                 intents=self._agents.intents,
                 clock=self._agents.clock,
                 watcher=Watcher(),
-                facts=self._agents.facts(self._flow, candidate),
+                hidden_from_agent=sight.hidden,
+                visible_to_agent=sight.visible,
+                # Sandbox and approvals are those of the session.
+                facts={
+                    **self._agents.facts(self._flow, candidate),
+                    "hiding": self._agents.hiding_fact(flow, candidate),
+                },
                 decide=request.decide,
                 decide_deadline_s=request.decide_deadline_s,
                 tools=request.tools,
@@ -176,6 +185,14 @@ class Sessions:
         return RootPaths(self._root).session(self._run_id)
 
 
+def _refuse_hidden(workspace: Path | None, hidden: Iterable[Path]) -> None:
+    for folder in hidden:
+        if workspace is not None and workspace.resolve().is_relative_to(folder):
+            what = f"the workspace {workspace} is in {folder}, which is hidden from agents"
+            suggestion = "Use a workspace outside the evidence root and Proctor's own folders."
+            raise InputError("spec.unsupported", what, file="session", key="workspace", suggestion=suggestion)
+
+
 @asynccontextmanager
 async def open_sessions(
     loaded: LoadedSpec,
@@ -189,7 +206,7 @@ async def open_sessions(
 
     `secrets` are values to mask by name.
     """
-    ready = await preflight(loaded, root=root, clock=clock, secrets=secrets)
+    ready = await preflight(loaded, root=root, clock=clock, secrets=secrets, is_conversation=True)
     flow = resolve_flow(loaded.spec.flows[0], spec=loaded.spec)
     run_id = RunId(stamp(clock))
     problem: Exception | None = None

@@ -184,6 +184,12 @@ FACTS: Final[dict[str, FactDefinition]] = {
         derivation="The fences that Proctor puts around an agent that has no sandbox.",
         authority="observed",
     ),
+    "hiding": FactDefinition(
+        values="{hidden, isEnforced, why}, with paths named by purpose: spec, scripts, hiddenFiles, evidence, proctor",
+        derivation="What is hidden from the agent because it judges the agent. If the agent may be able to see it "
+        "nevertheless, for example because root can unmount what hides it, `isEnforced` is false and `why` says so.",
+        authority="observed; unknown if the runtime does not say how it starts its agents",
+    ),
     "environment": FactDefinition(
         values="names of variables, each with the reason",
         derivation="The variables of Proctor's environment that were passed to the process.",

@@ -25,9 +25,9 @@ def agent_fences(
 
     The agent may write to its workspace (unless the sandbox is read-only), its temporary folder, its home and the
     `writable` paths. The user's home, Proctor's folders and the paths that the attempt hides are invisible, except for
-    the `readable` paths and for what is installed there for the program and the search path. Everything else is
-    read-only. The network is open, because the agent needs its model. A readable path must exist, a writable one need
-    not.
+    the `readable` paths, the `visible` paths of the request, and what is installed there for the program and the search
+    path. Everything else is read-only. The network is open, because the agent needs its model. A readable path must
+    exist, a writable one need not.
     """
     if not _is_fenced(request):
         return None
@@ -39,6 +39,7 @@ def agent_fences(
         search_path=search_path,
         program=program,
     )
+    readable = (*readable, *request.visible)
     visible = (path.resolve() for path in ((request.workspace, *readable) if is_read_only else readable))
     return replace(fences, read_only=tuple(dict.fromkeys((*fences.read_only, *visible))))
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from proctor.clock import Clock
+from proctor.contain.fences import Hiding
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.event.model import Event
@@ -170,6 +171,8 @@ class HostRequest:
     """
     options: Mapping[str, Any] = field(default_factory=dict)
     """The flow's `options.<runtime id>`. `Runtime.check_options` has accepted them."""
+    hiding: Hiding | None = None
+    """What every process of the agent that has no fences must not see: the `fences` of `wrap`. None for nothing."""
 
     @property
     def program(self) -> Executable:
@@ -257,6 +260,8 @@ class SessionRequest:
     """Whether an agent that has no sandbox itself is started inside Proctor's fences."""
     hidden: tuple[Path, ...] = ()
     """Paths that the fences hide from the agent."""
+    visible: tuple[Path, ...] = ()
+    """Paths in hidden folders that the agent can read. They exist."""
 
     @property
     def can_leave_sandbox(self) -> bool:
@@ -337,7 +342,10 @@ class Host(Protocol):
 
 
 class Confinement(StrEnum):
-    """What keeps an agent from writing outside its own folders: workspace, home and TMPDIR."""
+    """What keeps an agent from writing outside its own folders: workspace, home and TMPDIR.
+
+    A runtime that declares one also starts every process of its agent inside `agent_fences` or `HostRequest.hiding`.
+    """
 
     FENCES = "fences"
     """Proctor's fences around the whole program (`agent_fences`)."""

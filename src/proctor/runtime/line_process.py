@@ -260,14 +260,22 @@ async def open_line_process(
 ) -> AsyncIterator[LineProcess]:
     """Start a program in the containment, and record its output. On exit, end its whole process tree and record that.
 
-    `env` is added to the host's environment. `is_turns_own` means that the session outlives the process. `is_text`
-    means that the program has no protocol: all lines are recorded unchanged, also blank ones, and stderr counts as
-    output. `is_in_reach` means that the agent's own commands can send the process signals. `exit_s` is how long the
-    process may run after it has closed its output. `wrap_channel` replaces that of the request. With
-    `is_program_checked`, MachineError is raised if another program than the request's answers.
+    `env` is added to the host's environment. Without `fences`, the process gets the `hiding` of the request.
+    `is_turns_own` means that the session outlives the process. `is_text` means that the program has no protocol: all
+    lines are recorded unchanged, also blank ones, and stderr counts as output. `is_in_reach` means that the agent's own
+    commands can send the process signals. `exit_s` is how long the process may run after it has closed its output.
+    `wrap_channel` replaces that of the request. With `is_program_checked`, MachineError is raised if another program
+    than the request's answers.
     """
     wrap_channel = wrap_channel or request.wrap_channel
-    plan = wrap(request.containment, argv, env={**request.env, **env}, cwd=cwd, marker=new_marker(), fences=fences)
+    plan = wrap(
+        request.containment,
+        argv,
+        env={**request.env, **env},
+        cwd=cwd,
+        marker=new_marker(),
+        fences=fences or request.hiding,
+    )
     try:
         async with (
             open_process(plan, intents=request.intents, deadlines=stop_deadlines) as process,

@@ -239,7 +239,7 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
     """Whether the agent stores the thread. Default `ephemeral`."""
 
     contain: Contain = Contain.FENCED
-    """Whether an agent without its own sandbox is fenced. Default `fenced`."""
+    """Whether an agent without its own sandbox is fenced, and what judges agents is hidden. Default `fenced`."""
 
     options: dict[RuntimeId, dict[str, Any]] = {}
     """Options of a runtime, by runtime id. Default: none."""

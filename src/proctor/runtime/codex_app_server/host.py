@@ -143,7 +143,7 @@ async def _open_channel(
     how = arguments(token) if is_listening else ["--listen", "stdio://"]
     env = {**request.env, **own_variables(request)}
     argv = [request.program.start_path, "app-server", *as_arguments(overrides(request)), *how]
-    plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=request.process)
+    plan = wrap(request.containment, argv, env=env, cwd=request.home, marker=request.process, fences=request.hiding)
     # A listening server ignores the end of its stdin.
     stop_deadlines = StopDeadlines(eof_s=0) if is_listening else None
     async with open_process(plan, intents=request.intents, deadlines=stop_deadlines) as process:

@@ -80,9 +80,8 @@ class ProcessSession:
     def start(self) -> None:
         """Record the start of the session. Raises MachineError if the command cannot be started in its fences."""
         argv, env = self._options.argv, {**self._host.env, **self._env}
-        wrap(
-            self._host.containment, argv, env=env, cwd=self._request.workspace, marker=new_marker(), fences=self._fences
-        )
+        fences = self._fences or self._host.hiding
+        wrap(self._host.containment, argv, env=env, cwd=self._request.workspace, marker=new_marker(), fences=fences)
         opened = OpenedDetail(thread=self.thread, model=self._request.model.name, cwd=str(self._request.workspace))
         self._tap.record(StepTaken(step=OPENED, detail=msgspec.to_builtins(opened)))
         if self._host.executable is None:
