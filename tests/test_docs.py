@@ -94,7 +94,7 @@ def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.parametrize(
     ("page", "modules"),
-    [("spec.md", (spec, expect, campaign_options, prices, probes)), ("script.md", (script,))],
+    [("spec.md", (spec, probes, expect, campaign_options, prices)), ("script.md", (script,))],
     ids=["spec.md", "script.md"],
 )
 def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, modules: tuple[ModuleType, ...]) -> None:

@@ -12,15 +12,16 @@ __version__ = "0.1.0"
 # Repeats `proctor.api.__all__`, because importing that module here would slow down every `import proctor`.
 _PUBLIC = frozenset(
     """
-    ApprovalAsked ApprovalResolved Approvals Campaign CampaignReport Cancelled ClockFired DeadlineError Decide
+    ApprovalAsked ApprovalResolved Approvals Campaign CampaignReport Cancelled ClockFired ControlFiles DeadlineError
+    Decide
     Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow FlowId
     FrameNoted
     HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
     ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
     ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select
     Session SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
-    ToolStreamed Turn TurnAsked TurnBegan TurnEnded Unrecognized UsageReported WarningRaised WireError Workspace
-    pool run session
+    ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError
+    Workspace pool run session
     """.split()
 )
 

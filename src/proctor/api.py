@@ -89,7 +89,7 @@ from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probes import ControlFiles, HeadlessRun, UnitTests
 from proctor.spec.struct import Duration
 
 __all__ = [
@@ -100,6 +100,7 @@ __all__ = [
     "CampaignReport",
     "Cancelled",
     "ClockFired",
+    "ControlFiles",
     "DeadlineError",
     "Decide",
     "Decision",
@@ -159,6 +160,7 @@ __all__ = [
     "TurnAsked",
     "TurnBegan",
     "TurnEnded",
+    "UnitTests",
     "Unrecognized",
     "UsageReported",
     "WarningRaised",

@@ -18,7 +18,7 @@ from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, ViewKind, require
+from proctor.probe.model import ContainmentRecord, Fault, Judged, Phase, ProbeRow, Verdict, ViewKind, require
 from proctor.probe.program import identify_programs
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
@@ -94,9 +94,20 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         stderr_tail="err\n",
         view=ViewKind.COPY,
         contained=ContainmentRecord(by=choose(survey()).variant, files=Contain.FENCED, network=Network.NONE),
+        judged=Judged.INSIDE,
     )
     assert msgspec.json.decode(encode(row), type=ProbeRow) == row
     assert '"workspaceDigest"' in encode(row).decode()
+
+
+@pytest.mark.requirement("probe.outside")
+def test_headless_run_is_judged_outside_only_if_its_output_is_compared(run: Run) -> None:
+    assert [run("echo x", stdout=stdout).judged for stdout in ("x\n", "y\n", None)] == [
+        Judged.OUTSIDE,
+        Judged.OUTSIDE,
+        Judged.INSIDE,
+    ]
+    assert run(["no-such-tool-here"], stdout="x").judged is None
 
 
 def test_a_string_is_given_to_a_real_shell_and_a_list_to_none(run: Run) -> None:

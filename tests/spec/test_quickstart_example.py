@@ -9,6 +9,7 @@ from proctor.model.script import Patch, load_script
 from proctor.model.wire import Text
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import LoadedSpec, load_spec
+from proctor.spec.probes import HeadlessRun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -45,6 +46,7 @@ def test_the_patch_of_the_quickstart_makes_its_probe_pass() -> None:
     assert patch.new is not None
     after = before.replace(patch.old, patch.new)
     (probe,) = next(mission.probes for mission in loaded.missions if mission.id == "fix")
+    assert isinstance(probe, HeadlessRun)
     assert [greeting(before) == probe.stdout, greeting(after) == probe.stdout] == [False, True]
 
 

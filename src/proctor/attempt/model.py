@@ -108,14 +108,14 @@ class AttemptRequest:
     """Source of wall-clock and monotonic time."""
     watcher: Watcher
     """Receives states and events."""
-    patches: Mapping[str, bytes] = field(default_factory=dict)
-    """The mission's patches, by their path as the spec writes it."""
     hidden: tuple[Path, ...] = ()
     """Paths that a fenced probe must not see, in addition to those that are always hidden."""
     hidden_from_agent: tuple[Path, ...] = ()
     """Paths that a fenced agent must not see, in addition to those that are always hidden."""
     visible_to_agent: tuple[Path, ...] = ()
     """Paths in hidden folders that a fenced agent can read. They exist."""
+    sources: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the spec that probes need, by their path as the spec has it."""
     spec_folder: Path = Path()
     """Folder of the spec, in which the mission's hooks run."""
     facts: Mapping[str, Fact] = field(default_factory=dict)

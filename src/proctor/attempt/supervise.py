@@ -32,6 +32,7 @@ from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
+from proctor.probe.kind import UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
@@ -124,6 +125,7 @@ class _Supervisor:
         self._session: Session | None = None
         self._stop_cause: ClockName | Literal["other"] | None = None
         self._disk: ScratchDisk | None = None
+        self._untouched: UntouchedTree | None = None
         self._found: FailureFound | None = None
         self._is_found_recorded = False
         limits = request.limits
@@ -156,6 +158,7 @@ class _Supervisor:
         with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
+            self._untouched = UntouchedTree(folder=request.workspace_source, tree=base)
             self._disk = ScratchDisk(request.scratch, base=_space_of(base), owned=self._owned_folders)
             await self._watched(tap, lambda: self._work(tap, base, probes))
             request.turn_over()
@@ -446,11 +449,15 @@ class _Supervisor:
         request = self._request
         if not request.mission.probes:
             return
-        workspace = await anyio.to_thread.run_sync(examine_subject, self._workspace, subject.digest)
+        workspace = await anyio.to_thread.run_sync(
+            lambda: examine_subject(self._workspace, subject.digest, tree=subject)
+        )
+        # Rows of this probe on the untouched workspace; there are none yet while it is judged itself.
+        baselines = {row.index: row for row in self._conversation.probes if row.phase is Phase.BASELINE}
         for index, spec in enumerate(request.mission.probes):
             runs: list[tuple[Phase, bytes | None]] = [(phase, None)]
             if phase is Phase.BASELINE and spec.mutant is not None:
-                runs.append((Phase.MUTANT, request.patches[spec.mutant]))
+                runs.append((Phase.MUTANT, request.sources[spec.mutant]))
             for each, patch in runs:
                 row = await run_probe(
                     spec,
@@ -460,6 +467,10 @@ class _Supervisor:
                     scratch=request.judging,
                     hidden=request.hidden,
                     agent_folders=self._reachable_folders(),
+                    untouched=self._untouched,
+                    protect=request.mission.protect,
+                    sources=request.sources,
+                    baseline=baselines.get(index),
                     patch=patch,
                     containment=request.containment,
                     intents=request.intents,

@@ -25,12 +25,11 @@ from proctor.ids import Digest, MissionId
 from proctor.probe.model import Fault, Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
-from proctor.spec.argv import argv_of
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
-from proctor.spec.probes import ProbeSpec, Role
+from proctor.spec.probes import ProbeSpec, Role, command_of
 from proctor.workspace.snapshot import EMPTY
 
 CHECK_S: Final = 600.0
@@ -168,6 +167,7 @@ class ProbeChecker:
                             containment=self.containment,
                             intents=intents,
                             redactor=self.redactor,
+                            sources=self.loaded.sources,
                         )
                 done += 1
                 self.watcher.probes_checked(done, of=len(wanted))
@@ -215,4 +215,4 @@ class ProbeChecker:
         return self.loaded.without_line_if_built(source.error(code, what, key=f"probes[{check.index}]{key}"))
 
     def _command(self, spec: ProbeSpec) -> str:
-        return self.redactor.text(shlex.join(argv_of(spec.command))).text
+        return self.redactor.text(shlex.join(command_of(spec))).text

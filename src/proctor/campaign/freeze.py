@@ -114,7 +114,7 @@ def read_given(campaign: CampaignPaths) -> SpecOverrides:
 
 
 def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
-    contents = Contents(scripts=loaded.script_digests, patches=loaded.source_digests, workspaces=workspaces)
+    contents = Contents(scripts=loaded.script_digests, sources=loaded.source_digests, workspaces=workspaces)
     return expand(
         loaded.spec,
         missions=loaded.missions,

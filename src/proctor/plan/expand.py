@@ -12,6 +12,7 @@ from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedMod
 from proctor.spec.campaign_options import LimitsSpec
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.probes import files_of
 from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.struct import Duration
 from proctor.spec.template import AS_WRITTEN, Prompts
@@ -144,8 +145,9 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
             "mission": mission.id,
             "prompt": mission.prompt,
             "probes": [_all_fields(probe) for probe in mission.probes],
-            "mutants": [digests.patches[probe.mutant] for probe in mission.probes if probe.mutant is not None],
+            "files": [digests.sources[path] for probe in mission.probes for path in files_of(probe)],
             "waive": [_all_fields(waiver) for waiver in mission.waive],
+            "protect": mission.protect,
             "expect": _all_fields(mission.expect),
             "hooks": None if mission.hooks is None else _all_fields(mission.hooks),
             "workspace": None if workspace is None else digests.workspaces[workspace],

@@ -14,12 +14,59 @@ from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import Fault, ProbeProgram, Verdict
+from proctor.probe.model import ControlsRecord, Fault, Judged, ProbeProgram, ProbeRow, TestsRecord, Verdict
 from proctor.probe.program import identify_programs, missing_program
-from proctor.probe.view import View
+from proctor.probe.view import Subject, View
 from proctor.transport.process import ProcessResult, run_once
+from proctor.workspace.snapshot import Snapshot
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntouchedTree:
+    """The workspace before the agent started."""
+
+    folder: Path | None
+    """A folder with its files; None if it is empty."""
+    tree: Snapshot
+    """Its snapshot. Files are compared with it before they are used: an agent without fences can reach the folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReference:
+    """What a run of a probe is compared with."""
+
+    untouched: UntouchedTree | None = None
+    """None if the subject itself is untouched."""
+    protect: Sequence[str] = ()
+    """Globs of the files that the agent must leave as they are."""
+    sources: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the spec, by their path as the spec has it."""
+    baseline: ProbeRow | None = None
+    """The row of this probe on the untouched workspace; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a kind of probe changes in the view before it runs."""
+
+    over: tuple[Path, ...] = ()
+    """Folders that are laid over the subject."""
+    removed: tuple[str, ...] = ()
+    """Files of the subject that are not in the view."""
+    keep_changes: bool = False
+    """Whether the kind reads what its programs write to the view."""
+    tampered: tuple[str, ...] = ()
+    """Protected files that are not as they were. If there are any, the probe fails and nothing is run."""
+    plan: Any = None
+    """What the kind itself needs to know about its layout."""
+
+
+class LayOut(Protocol):
+    """Plans the view of one kind of probe. Writes only to `folder`, which is empty. Runs in a thread."""
+
+    def __call__(self, spec: Any, *, subject: Subject, reference: ProbeReference, folder: Path) -> Layout: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +88,9 @@ class ProbeWorkspace:
     """The programs that were run or are missing."""
     agent_folders: Sequence[Path] | None = None
     """The only folders that the agent can write to; None if it can write wherever Proctor's user can."""
+    layout: Layout = Layout()
+    """What the kind itself has changed in the view."""
+    reference: ProbeReference = field(default_factory=ProbeReference)
 
     def has_tool(self, program: str) -> bool:
         """Return whether the machine (not the workspace) has the program."""
@@ -86,6 +136,12 @@ class Judgement:
     """The result of the command; None if none was run."""
     fault: Fault | None = None
     """Where the cause lies if the verdict is `unavailable`; None for other verdicts."""
+    judged: Judged = Judged.INSIDE
+    """Where the verdict comes from."""
+    controls: ControlsRecord | None = None
+    """What the report says about the control tests; None if there are none."""
+    tests: TestsRecord | None = None
+    """The tests of the report; None without a report."""
 
 
 class ProbeKind(Protocol):

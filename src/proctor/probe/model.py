@@ -54,6 +54,15 @@ class ViewKind(StrEnum):
     """As a copy in another folder."""
 
 
+class Judged(StrEnum):
+    """Where the comparison behind a verdict was made."""
+
+    INSIDE = "inside"
+    """By a process that also runs the product, which could forge the result."""
+    OUTSIDE = "outside"
+    """By Proctor, from what it observed."""
+
+
 class ContainmentRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How the processes of a probe were contained."""
 
@@ -76,6 +85,33 @@ class ProbeProgram(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """Whether the file is in the workspace, and so part of what is judged."""
     is_writable: bool
     """Whether the agent could change the file, or put another in its place."""
+
+
+class ControlsRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What the report says about the control tests, which were planted to show whether it can be believed."""
+
+    passing_passed: bool
+    """Whether each control test that must pass is reported as passed."""
+    failing_failed: bool
+    """Whether each control test that must fail is reported as failed, for the reason that is written in it."""
+
+
+class TestsRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The tests of a report, without the control tests."""
+
+    passed: int
+    """How many tests passed."""
+    failed: int
+    """How many tests failed."""
+    errors: int
+    """How many tests, or files of tests, ended with an error."""
+    skipped: int
+    """How many tests were skipped or are expected to fail."""
+    ran: tuple[str, ...] = ()
+    """On the untouched workspace: for each test that was not skipped, the first 12 hex digits of the SHA-256 of its
+    name. Empty in other rows."""
+    not_imported: tuple[str, ...] = ()
+    """On the untouched workspace: the same for each file of tests that could not be imported. Empty in other rows."""
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -123,6 +159,13 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """How the probe saw the workspace: `overlay` or `copy`; null if it saw nothing."""
     contained: ContainmentRecord | None = None
     """How the probe's processes were contained; null if this machine could not contain them as the spec requires."""
+    judged: Judged | None = None
+    """Where the verdict comes from: `inside` or `outside` the product's process; null if it is not pass or fail, or
+    if nothing was run."""
+    controls: ControlsRecord | None = None
+    """What the report says about the control tests; null if the probe has none, or there is no report."""
+    tests: TestsRecord | None = None
+    """The tests of the report; null if the probe reads none, or there is no report."""
 
 
 def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:

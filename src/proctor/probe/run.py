@@ -20,8 +20,16 @@ from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
 from proctor.evidence.redact import Redactor
-from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace, probe_environment
-from proctor.probe.kinds import KINDS
+from proctor.probe.kind import (
+    Judgement,
+    Layout,
+    ProbeKind,
+    ProbeReference,
+    ProbeWorkspace,
+    UntouchedTree,
+    probe_environment,
+)
+from proctor.probe.kinds import KINDS, LAYOUTS
 from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, criterion_of, kind_of
 from proctor.probe.tail import tail
 from proctor.probe.view import Subject, View, make_view
@@ -35,7 +43,7 @@ from proctor.workspace.snapshot import snapshot
 
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
-_LINKS_NAMED: Final = 3
+_PATHS_NAMED: Final = 3
 
 
 async def run_probe(
@@ -52,6 +60,10 @@ async def run_probe(
     agent_folders: Sequence[Path] | None = None,
     patch: bytes | None = None,
     search_path: str | None = None,
+    untouched: UntouchedTree | None = None,
+    protect: Sequence[str] = (),
+    sources: Mapping[str, bytes] | None = None,
+    baseline: ProbeRow | None = None,
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
@@ -63,6 +75,10 @@ async def run_probe(
     subject is computed again afterwards, to detect a workspace that changed during the probe. `agent_folders` are the
     only folders that the agent can write to; None if it can write wherever Proctor's user can. `patch` is laid over the
     view. Texts in the row are redacted first and then shortened.
+
+    Kinds that run tests also use `untouched`, the workspace before the agent started (None if the subject is that);
+    `protect`, the mission's globs; `sources`, the files of the spec; and `baseline`, the probe's row on the untouched
+    workspace.
     """
     began_s = clock.steady_s()
     run = _Run(programs=[])
@@ -78,6 +94,7 @@ async def run_probe(
         intents=intents,
         redactor=redactor,
         search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
+        reference=ProbeReference(untouched=untouched, protect=protect, sources=sources or {}, baseline=baseline),
         kinds=kinds,
     )
     ended_s = clock.steady_s()
@@ -109,6 +126,9 @@ async def run_probe(
         mutated=is_mutated,
         view=None if run.view is None else run.view.kind,
         contained=_contained(spec, containment),
+        judged=judgement.judged if judgement.argv and judgement.verdict in (Verdict.PASS, Verdict.FAIL) else None,
+        controls=judgement.controls,
+        tests=judgement.tests,
     )
 
 
@@ -142,16 +162,24 @@ async def _judge(
     intents: IntentLog,
     redactor: Redactor,
     search_path: str,
+    reference: ProbeReference,
     kinds: Mapping[str, ProbeKind],
 ) -> Judgement:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(dir=scratch, prefix="probe-"))
-        home, temporary, out, layers = (folder / name for name in ("home", "tmp", "out", "workspace"))
-        for each in (home, temporary, out, layers):
+        home, temporary, out, layers, changes = (
+            folder / name for name in ("home", "tmp", "out", "workspace", "layout")
+        )
+        for each in (home, temporary, out, layers, changes):
             each.mkdir(mode=0o700)
+        layout = await _lay_out(spec, subject=subject, reference=reference, folder=changes)
+        if layout.tampered:
+            return Judgement(verdict=Verdict.FAIL, summary=f"tampered: {_list(layout.tampered)} changed")
         has_overlays = containment.has_overlays and spec.contain is not Contain.NONE
-        view = run.view = await _make_view(subject, folder=layers, has_overlays=has_overlays, patch=patch)
+        view = run.view = await _make_view(
+            subject, folder=layers, has_overlays=has_overlays, layout=layout, patch=patch
+        )
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
         probe_workspace = ProbeWorkspace(
@@ -163,6 +191,8 @@ async def _judge(
             redactor=redactor,
             programs=run.programs,
             agent_folders=agent_folders,
+            layout=layout,
+            reference=reference,
             fence=None
             if spec.contain is Contain.NONE
             else lambda program: replace(
@@ -194,18 +224,33 @@ async def _judge(
                 await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
 
 
-async def _make_view(subject: Subject, *, folder: Path, has_overlays: bool, patch: bytes | None) -> View:
-    if has_overlays and not subject.left_out and patch is None:
-        return make_view(subject, folder=folder, has_overlays=True)  # makes no file
+async def _lay_out(spec: ProbeSpec, *, subject: Subject, reference: ProbeReference, folder: Path) -> Layout:
+    lay_out = LAYOUTS.get(kind_of(spec))
+    if lay_out is None:
+        return Layout()
+    return await anyio.to_thread.run_sync(lambda: lay_out(spec, subject=subject, reference=reference, folder=folder))
 
+
+async def _make_view(
+    subject: Subject, *, folder: Path, has_overlays: bool, layout: Layout, patch: bytes | None
+) -> View:
     def make() -> View:
-        if patch is None:
-            return make_view(subject, folder=folder, has_overlays=has_overlays)
-        patched = folder.with_name("patched")
-        patched.mkdir(mode=0o755)
-        layer = lay_patch(patch, base=subject.folder, into=patched)
-        return make_view(subject, folder=folder, has_overlays=has_overlays, over=[layer.folder], removed=layer.removed)
+        patched = None
+        if patch is not None:
+            place = folder.with_name("patched")
+            place.mkdir(mode=0o755)
+            patched = lay_patch(patch, base=subject.folder, into=place)
+        return make_view(
+            subject,
+            folder=folder,
+            has_overlays=has_overlays,
+            over=layout.over if patched is None else (patched.folder, *layout.over),
+            removed=layout.removed if patched is None else (*patched.removed, *layout.removed),
+            keep_changes=layout.keep_changes,
+        )
 
+    if has_overlays and not subject.left_out and not layout.removed and patch is None:
+        return make()  # makes no file
     return await anyio.to_thread.run_sync(make)
 
 
@@ -213,10 +258,15 @@ def _with_links_out(judgement: Judgement, outside: Sequence[str]) -> Judgement:
     """Say in the summary which links the probe did not see."""
     if not outside:
         return judgement
-    first = ", ".join(quoted(each) for each in outside[:_LINKS_NAMED])
-    more = f" and {len(outside) - _LINKS_NAMED:,} more" if len(outside) > _LINKS_NAMED else ""
-    what = f"left out, because they lead out of the workspace: {first}{more}"
+    what = f"left out, because they lead out of the workspace: {_list(outside)}"
     return replace(judgement, summary=f"{judgement.summary}; {what}")
+
+
+def _list(paths: Sequence[str]) -> str:
+    """Return the first few paths, and how many more there are."""
+    first = ", ".join(quoted(each) for each in paths[:_PATHS_NAMED])
+    more = f" and {len(paths) - _PATHS_NAMED:,} more" if len(paths) > _PATHS_NAMED else ""
+    return f"{first}{more}"
 
 
 def _fault_of(problem: Exception) -> Fault:

@@ -18,6 +18,7 @@ from proctor.probe.model import ViewKind
 from proctor.workspace.copy import copy_tree
 from proctor.workspace.prepare import split_links_out
 from proctor.workspace.remove import remove
+from proctor.workspace.snapshot import Snapshot
 from proctor.workspace.walk import EntryKind, walk
 
 _WHITEOUT: Final = os.makedev(0, 0)
@@ -34,14 +35,16 @@ class Subject:
     """Paths that no probe sees: links out of the workspace, pipes, sockets and devices."""
     links_out: tuple[str, ...] = ()
     """Those of `left_out` that are links. What they lead to is not evidence, so no verdict may depend on it."""
+    tree: Snapshot | None = None
+    """The snapshot with that digest; None if only the digest is known."""
 
 
-def examine_subject(folder: Path, digest: Digest) -> Subject:
-    """Return the subject in a folder whose digest is known."""
+def examine_subject(folder: Path, digest: Digest, *, tree: Snapshot | None = None) -> Subject:
+    """Return the subject in a folder whose digest, and maybe its snapshot, is known."""
     inside, outside = split_links_out(folder, walk(folder))
     special = [item.path for item in inside if item.kind in _NOT_COPIED]
     links = tuple(item.path for item in outside)
-    return Subject(folder=folder, digest=digest, left_out=(*links, *special), links_out=links)
+    return Subject(folder=folder, digest=digest, left_out=(*links, *special), links_out=links, tree=tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

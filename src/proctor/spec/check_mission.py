@@ -16,7 +16,7 @@ from proctor.spec.missions import SUFFIX, MissionSource
 from proctor.spec.model import MissionSpec, WorkspaceSpec
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import is_pointer
-from proctor.spec.probes import Role
+from proctor.spec.probes import OUT, Role, UnitTests
 from proctor.spec.suggest import MAX_WORD
 
 MAX_ID_CHARS: Final = 64  # the name of an attempt's folder contains two ids and two numbers
@@ -82,6 +82,10 @@ def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputEr
     yield from _workspace_errors(source, mission.workspace)
     yield from _expect_errors(source, mission)
     yield from _probe_errors(source, mission)
+    yield from _inside_glob_errors(source, "protect", mission.protect)
+    for at, probe in enumerate(mission.probes):
+        if isinstance(probe, UnitTests):
+            yield from _unit_tests_errors(source, f"probes[{at}]", probe)
     durations = [(f"probes[{at}].timeout", probe.timeout) for at, probe in enumerate(mission.probes)]
     if mission.hooks is not None:
         durations.append(("hooks.timeout", mission.hooks.timeout))
@@ -130,6 +134,38 @@ def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterat
         )
 
 
+def _unit_tests_errors(source: MissionSource, key: str, probe: UnitTests) -> Iterator[InputError]:
+    if probe.command is None and not probe.paths:
+        suggestion = "Add `paths:` with the folder of the tests, or `command:`, `report:` and `controls:`."
+        what = "`unit_tests` needs the key `paths` or `command`"
+        yield source.error("spec.missing-key", what, key=f"{key}.paths", suggestion=suggestion)
+    is_pytest = probe.command is None
+    for name in () if is_pytest else ("report", "controls"):
+        if getattr(probe, name) is None:
+            what = f"`command` needs the key `{name}`"
+            yield source.error("spec.missing-key", what, key=f"{key}.{name}")
+    for name in ("report", "controls") if is_pytest else ("paths",):
+        if getattr(probe, name):
+            other = "without" if is_pytest else "beside"
+            what = f"`{name}` has no effect {other} `command`"
+            yield source.error("spec.unsupported", what, key=f"{key}.{name}", suggestion=f"Remove `{name}`.")
+    yield from _unit_tests_path_errors(source, key, probe)
+
+
+def _unit_tests_path_errors(source: MissionSource, key: str, probe: UnitTests) -> Iterator[InputError]:
+    for at, path in enumerate(probe.paths):
+        if path.startswith("-") or (path != "." and not _is_inside(path.partition("::")[0])):
+            what = f"`{path}` is not a path inside the workspace, such as `tests` or `tests/test_shop.py`"
+            yield source.error("spec.type", what, key=f"{key}.paths[{at}]")
+    if probe.report is not None and not _is_inside(probe.report.removeprefix(f"{OUT}/")):
+        what = f"`{probe.report}` is not a path inside the workspace or below `{OUT}/`"
+        yield source.error("spec.type", what, key=f"{key}.report", suggestion=f"Write `{OUT}/report.xml`.")
+    into = None if probe.controls is None else probe.controls.into
+    if into is not None and into != "." and not _is_inside(into):
+        what = f"`{into}` is not a folder inside the workspace, such as `tests`"
+        yield source.error("spec.type", what, key=f"{key}.controls.into")
+
+
 def _is_inside(path: str) -> bool:
     return not path.startswith("/") and not {"", ".", ".."}.intersection(path.rstrip("/").split("/"))
 
@@ -171,13 +207,15 @@ def _glob_errors(source: MissionSource, expect: ExpectSpec) -> Iterator[InputErr
     if expect.workspace is None:
         return
     for group in ("changed", "untouched", "only"):
-        for at, glob in enumerate(getattr(expect.workspace, group) or ()):
-            if glob.startswith(("/", "./")) or ".." in PurePath(glob).parts:
-                what = f"`{glob}` is not a path inside the workspace, such as `src/*.py`"
-                yield source.error("spec.type", what, key=f"expect.workspace.{group}[{at}]")
-            try:
-                compile_glob(glob)
-            except ValueError as error:
-                yield source.error(
-                    "spec.type", f"`{glob}` is not a valid glob: {error}", key=f"expect.workspace.{group}[{at}]"
-                )
+        yield from _inside_glob_errors(source, f"expect.workspace.{group}", getattr(expect.workspace, group) or ())
+
+
+def _inside_glob_errors(source: MissionSource, key: str, globs: Sequence[str]) -> Iterator[InputError]:
+    for at, glob in enumerate(globs):
+        if glob.startswith(("/", "./")) or ".." in PurePath(glob).parts:
+            what = f"`{glob}` is not a path inside the workspace, such as `src/*.py`"
+            yield source.error("spec.type", what, key=f"{key}[{at}]")
+        try:
+            compile_glob(glob)
+        except ValueError as error:
+            yield source.error("spec.type", f"`{glob}` is not a valid glob: {error}", key=f"{key}[{at}]")

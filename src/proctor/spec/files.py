@@ -21,6 +21,7 @@ from proctor.spec.missions import (
 )
 from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
+from proctor.spec.probes import CONTROL_TOKEN, UnitTests
 from proctor.spec.source_file import SourceFile, read_source, similar_name
 from proctor.spec.template import Template, parse_template
 
@@ -29,7 +30,7 @@ class SpecFiles:
     """The files that a spec names. `errors` lists every one that is missing or wrong.
 
     Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
-    the bytes of mission files, templates, patches and the price file.
+    the bytes of mission files, templates, patches, control files and the price file.
     """
 
     def __init__(self, source_file: SourceFile[CampaignSpec], *, spec_path: Path) -> None:
@@ -64,6 +65,8 @@ class SpecFiles:
             for at, probe in enumerate(each.mission.probes):
                 if probe.mutant is not None:
                     self._read_patch(probe.mutant, each, key=f"probes[{at}].mutant")
+        for each in self.mission_sources:
+            self._read_controls(each)
         for each in self.mission_sources:
             workspace = each.mission.workspace
             if workspace.copy is not None:
@@ -153,6 +156,25 @@ class SpecFiles:
             self.sources[path_text] = read_source(path)
         except InputError as error:
             self._report_unreadable(error, path_text, path, key=key, make_error=source.error)
+
+    def _read_controls(self, source: MissionSource) -> None:
+        """Read the control files of a mission's probes."""
+        for at, probe in enumerate(source.mission.probes):
+            controls = probe.controls if isinstance(probe, UnitTests) else None
+            for name, path_text in (
+                () if controls is None else (("passing", controls.passing), ("failing", controls.failing))
+            ):
+                key, path = f"probes[{at}].controls.{name}", self.folder / path_text
+                try:
+                    data = read_source(path)
+                except InputError as error:
+                    self._report_unreadable(error, path_text, path, key=key, make_error=source.error)
+                    continue
+                self.sources[path_text] = data
+                if CONTROL_TOKEN.encode() not in data:
+                    what = f"`{path_text}` does not contain the word {CONTROL_TOKEN}"
+                    suggestion = "Use it in the name of the test: it is replaced by a random word."
+                    self._add_error(source.error("spec.unsupported", what, key=key, suggestion=suggestion))
 
     def _find_repository(self, path_text: str, source: MissionSource) -> None:
         """Check that a repository's folder exists. git checks its content when the campaign is frozen."""

@@ -73,8 +73,8 @@ class LoadedSpec:
     """A spec without errors, and the files that it names.
 
     Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
-    the bytes of mission files, templates and the price file. `missions` are the selected ones. `is_built` says that
-    the spec was built in Python, so that its lines mean nothing to the user.
+    the bytes of mission files, templates, control files and the price file. `missions` are the selected ones.
+    `is_built` says that the spec was built in Python, so that its lines mean nothing to the user.
     """
 
     spec: CampaignSpec

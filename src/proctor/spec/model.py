@@ -143,6 +143,10 @@ class MissionTerms(Spec, frozen=True, kw_only=True):
     probes: list[ProbeSpec] = []
     """Checks that verify the result. Default: none, so that nothing is verified."""
 
+    protect: Texts = []
+    """Globs of files that the agent must leave as they are: if one was changed, deleted or added, probes that run tests
+    fail. Default: none."""
+
     waive: list[WaiverSpec] = []
     """Criteria that are not required this time, with who decided that and why. Default: none."""
 

@@ -2,9 +2,14 @@
 
 from typing import Final
 
-from proctor.probe.kind import ProbeKind
-from proctor.probe.kinds import headless_run
+from proctor.probe.kind import LayOut, ProbeKind
+from proctor.probe.kinds import headless_run, unit_tests
 
 KINDS: Final[dict[str, ProbeKind]] = {
     "headless_run": headless_run.judge,
+    "unit_tests": unit_tests.judge,
 }
+LAYOUTS: Final[dict[str, LayOut]] = {
+    "unit_tests": unit_tests.lay_out,
+}
+"""How kinds change the view before they run. The others run on the workspace as it is."""

@@ -1,0 +1,433 @@
+"""The probe kind `unit_tests`: run tests and judge their JUnit report, which control tests show to be believable.
+
+The tests share a process with the product. A product that knows a test by name can forge its result, so the verdict is
+labelled `inside`. What forges all results at once also forges those of the control tests, and is caught.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import tomllib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import anyio.to_thread
+
+from proctor.errors import MachineError
+from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed
+from proctor.probe.junit import ReportedTest, ReportError, TestState, read_report
+from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
+from proctor.probe.missing import find_missing
+from proctor.probe.model import ControlsRecord, Fault, TestsRecord, Verdict
+from proctor.probe.protect import (
+    PYTEST_FILES,
+    SHARED_FILES,
+    Restoration,
+    make_parents,
+    plan_restoration,
+    restore,
+)
+from proctor.probe.view import Subject
+from proctor.spec.argv import argv_of
+from proctor.spec.duration import parse_duration_s
+from proctor.spec.probes import CONTROL_TOKEN, OUT, ControlFiles, UnitTests
+from proctor.transport.process import ProcessResult
+from proctor.workspace.name import quoted
+from proctor.workspace.snapshot import snapshot
+from proctor.workspace.walk import open_regular
+
+MAX_BASELINE_TESTS: Final = 20_000
+"""Most tests that can be compared with those of the untouched workspace."""
+
+_REPORT: Final = "report.xml"
+_NAMED: Final = 3
+_NAME_CHARS: Final = 80
+_HASH_CHARS: Final = 12
+_MAX_SETTINGS_BYTES: Final = 1024 * 1024
+_TESTS_FAILED: Final = 1
+"""Exit code of pytest if all tests ran and some failed, as one control test does."""
+
+# The workspace is put on sys.path as `python -m pytest` puts it, but not before pytest and the plugins of its
+# environment are imported: a module or an entry point of the workspace must not take their place.
+_RUN_PYTEST: Final = """\
+import sys
+here = sys.path.pop(0)
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    sys.exit(f"python: No module named {error.name}")
+class Workspace:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self):
+        sys.path.insert(0, here)
+sys.exit(pytest.main(plugins=[Workspace()]))
+"""
+
+# Both styles of tests: what forges the results of one may leave the other alone.
+_CONTROLS: Final = """\
+import unittest
+
+
+def test_{0}():
+    pass
+
+
+def test_{1}():
+    raise AssertionError("{1}")
+
+
+class Test{2}(unittest.TestCase):
+    def test_{2}(self):
+        pass
+
+    def test_{3}(self):
+        self.fail("{3}")
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Controls:
+    """Control tests by a random word in their names."""
+
+    passing: tuple[str, ...]
+    failing: tuple[str, ...]
+    file: str = ""
+    """A random word in the name of their file; empty if that has none."""
+    is_message_known: bool
+    """Whether the message of a failing test contains its word."""
+
+    def owns(self, test: ReportedTest) -> bool:
+        """Return whether a test is a control test, or represents their file."""
+        words = (*self.passing, *self.failing, *filter(None, [self.file]))
+        return any(word in test.name or word in test.classname for word in words)
+
+    def judge(self, tests: Sequence[ReportedTest]) -> ControlsRecord:
+        """Compare the control tests of a report with what is written in them."""
+
+        def all_are(word: str, state: TestState, message: str) -> bool:
+            found = [test for test in tests if word in test.name]
+            return bool(found) and all(test.state is state and message in test.message for test in found)
+
+        return ControlsRecord(
+            passing_passed=all(all_are(word, TestState.PASSED, "") for word in self.passing),
+            failing_failed=all(
+                all_are(word, TestState.FAILED, word if self.is_message_known else "") for word in self.failing
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How the tests of one run are started."""
+
+    controls: _Controls
+    control_file: str = ""
+    """Path of the control file for pytest."""
+    settings: str = ""
+    """Path of pytest's settings."""
+    is_untouched: bool
+
+
+# ── before the view is made ──
+
+
+def lay_out(spec: UnitTests, *, subject: Subject, reference: ProbeReference, folder: Path) -> Layout:
+    """Restore what decides about the test run, and plant the control tests."""
+    untouched = reference.untouched
+    is_untouched = untouched is None or untouched.tree.digest == subject.digest
+    restored, planted = folder / "restored", folder / "planted"
+    for each in (restored, planted):
+        make_parents("", layer=each, like=subject.folder)
+    restoration = Restoration()
+    if untouched is not None and not is_untouched:
+        # pytest gets its settings by another way, so that a mission may be about these files.
+        names: Collection[str] = () if spec.command is None else SHARED_FILES
+        now = subject.tree or snapshot(subject.folder)
+        restoration = plan_restoration(untouched.tree, now, protect=reference.protect, names=names)
+        if restoration.tampered:
+            return Layout(tampered=restoration.tampered)
+        restore(restoration.restored, untouched, layer=restored)
+    if spec.command is None:
+        base = subject.folder if untouched is None else untouched.folder
+        plan = _plant_for_pytest(spec, subject, base, layer=planted, is_untouched=is_untouched)
+    else:
+        assert spec.controls is not None, "the spec was checked"
+        controls = _plant_files(spec.controls, reference, subject, layer=planted)
+        plan = _Plan(controls=controls, is_untouched=is_untouched)
+    report = None if spec.report is None or spec.report.startswith(OUT) else spec.report
+    return Layout(
+        over=(restored, planted),
+        # A report that is already there says nothing about this run.
+        removed=(*restoration.removed, *filter(None, [report])),
+        keep_changes=report is not None,
+        plan=plan,
+    )
+
+
+def _plant_for_pytest(
+    spec: UnitTests, subject: Subject, base: Path | None, *, layer: Path, is_untouched: bool
+) -> _Plan:
+    words = [_word() for _ in range(4)]
+    file = _word()
+    folder = _control_folder(spec.paths, subject.folder)
+    control_file = str(PurePosixPath(folder, f"test_{file}.py"))
+    _write(control_file, _CONTROLS.format(*words).encode(), layer=layer, like=subject.folder)
+    settings, content = _find_settings(spec.paths, base)
+    if content is not None:
+        _write(settings, content, layer=layer, like=subject.folder)
+    controls = _Controls(passing=(words[0], words[2]), failing=(words[1], words[3]), file=file, is_message_known=True)
+    return _Plan(controls=controls, control_file=control_file, settings=settings, is_untouched=is_untouched)
+
+
+def _plant_files(controls: ControlFiles, reference: ProbeReference, subject: Subject, *, layer: Path) -> _Controls:
+    words = _word(), _word()
+    for path, word in zip((controls.passing, controls.failing), words, strict=True):
+        name = PurePosixPath(path).name.replace(CONTROL_TOKEN, word)
+        content = reference.sources[path].replace(CONTROL_TOKEN.encode(), word.encode())
+        _write(str(PurePosixPath(controls.into, name)), content, layer=layer, like=subject.folder)
+    return _Controls(passing=(words[0],), failing=(words[1],), is_message_known=False)
+
+
+def _word() -> str:
+    """Return a random word that is part of a valid name in most languages."""
+    return f"c{secrets.token_hex(8)}"
+
+
+def _write(path: str, content: bytes, *, layer: Path, like: Path) -> None:
+    make_parents(path, layer=layer, like=like)
+    (layer / path).write_bytes(content)
+
+
+def _control_folder(paths: Sequence[str], workspace: Path) -> str:
+    """Return the folder of the first path: the control tests are reached by all that reaches the tests there."""
+    top = workspace.resolve()
+    found = [_path_of(path) for path in paths]
+    first = next((path for path in found if (top / path).is_dir()), None)
+    if first is None:
+        first = str(PurePosixPath(found[0]).parent)
+    # Without links: a folder of a layer hides a link to a folder.
+    place = Path(os.path.realpath(top / first))
+    return str(place.relative_to(top)) if place.is_relative_to(top) else first
+
+
+def _path_of(argument: str) -> str:
+    """
+    >>> _path_of("tests/test_shop.py::test_total")
+    'tests/test_shop.py'
+    """
+    return argument.partition("::")[0]
+
+
+def _find_settings(paths: Sequence[str], base: Path | None) -> tuple[str, bytes | None]:
+    """Return the path of the settings that pytest would use in the untouched workspace, and what to write there.
+
+    Files that hold only settings are restored, and nothing needs to be written. Of another file a copy is made beside
+    it, because the mission may be to change it. Without settings an empty file is made at the top.
+    """
+    common = PurePosixPath(os.path.commonpath([_path_of(path) for path in paths])) if base else PurePosixPath()
+    for folder in (common, *common.parents):
+        for name in (*PYTEST_FILES, *SHARED_FILES) if base is not None else ():
+            content = _read(base / folder / name) if base is not None else None
+            if content is not None and _has_settings(name, content):
+                if name in PYTEST_FILES:
+                    return str(folder / name), None
+                return str(folder / f"{_word()}{PurePosixPath(name).suffix}"), content
+    return f"{_word()}.ini", b""
+
+
+def _read(place: Path) -> bytes | None:
+    try:
+        with open_regular(place) as stream:
+            return stream.read(_MAX_SETTINGS_BYTES)
+    except OSError:
+        return None
+
+
+def _has_settings(name: str, content: bytes) -> bool:
+    """Return whether pytest takes its settings from this file.
+
+    >>> [_has_settings("tox.ini", text) for text in (b"[tox]\\n", b"[tox]\\n[pytest]\\n")]
+    [False, True]
+    """
+    match name:
+        case "tox.ini":
+            return re.search(rb"^\[pytest\]", content, re.MULTILINE) is not None
+        case "setup.cfg":
+            return re.search(rb"^\[tool:pytest\]", content, re.MULTILINE) is not None
+        case "pyproject.toml":
+            try:
+                return "pytest" in tomllib.loads(content.decode()).get("tool", {})
+            except (ValueError, AttributeError):
+                return False
+        case _:
+            return True
+
+
+# ── the run and its report ──
+
+
+async def judge(spec: UnitTests, workspace: ProbeWorkspace) -> Judgement:
+    """Run the tests and judge their report."""
+    plan: _Plan = workspace.layout.plan
+    argv, report = _command(spec, plan, workspace)
+    missing = judge_missing(argv, workspace)
+    if missing is not None:
+        return missing
+    for path in map(_path_of, spec.paths):
+        if path != "." and workspace.view.find(path) is None:
+            return Judgement(verdict=Verdict.FAIL, summary=f"{quoted(path)} is not in the workspace", argv=argv)
+    timeout_s = parse_duration_s(spec.timeout)
+    try:
+        finished = await workspace.run(argv, timeout_s=timeout_s)
+    except MachineError as problem:
+        at_fault = Fault.WORKSPACE if is_in_workspace(argv[0]) else Fault.MACHINE
+        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), argv=argv, fault=at_fault)
+    ended = describe_exit(finished, timeout_s=timeout_s)
+    judgement = Judgement(verdict=Verdict.FAIL, summary=ended, argv=argv, finished=finished)
+    if finished.timed_out:
+        return judgement
+    if finished.exit is None:
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE)
+    try:
+        tests = await anyio.to_thread.run_sync(read_report, _find_report(report, workspace))
+    except ReportError as problem:
+        command = ["python", "-m", "pytest"] if spec.command is None else spec.command
+        if (absent := find_missing(command, finished, has_tool=workspace.has_tool)) is not None:
+            summary = f"{absent.name} is not on this machine"
+            return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=absent.fault, summary=summary)
+        return replace(judgement, summary=f"{ended}, and {problem}")
+    return _judge_report(spec, workspace, judgement, tests, finished=finished)
+
+
+def _command(spec: UnitTests, plan: _Plan, workspace: ProbeWorkspace) -> tuple[tuple[str, ...], str]:
+    """Return the command line, and the path of the report, which is absolute unless it is in the view."""
+    out = str(workspace.out)
+    if spec.command is None:
+        report = f"{out}/{_REPORT}"
+        options = (
+            *("-c", plan.settings, f"--rootdir={PurePosixPath(plan.settings).parent}"),
+            # Otherwise the control tests would not run, or nothing would run after them.
+            *("--continue-on-collection-errors", "--maxfail=0"),
+            *("-o", "junit_family=xunit2", f"--junitxml={report}"),
+        )
+        return (spec.python, "-c", _RUN_PYTEST, *options, *spec.paths, plan.control_file), report
+    assert spec.report is not None, "the spec was checked"
+    if isinstance(spec.command, str):
+        argv = argv_of(spec.command.replace(OUT, shlex.quote(out)))
+    else:
+        argv = tuple(word.replace(OUT, out) for word in spec.command)
+    return argv, spec.report.replace(OUT, out)
+
+
+def _find_report(report: str, workspace: ProbeWorkspace) -> Path:
+    """Return where a report is outside the fence. A link must not lead to another file."""
+    top = workspace.view.changes or workspace.view.place
+    if report.startswith("/"):
+        top = workspace.out
+    place = top / report
+    real = Path(os.path.realpath(place.parent), place.name)
+    if not real.is_relative_to(top.resolve()):
+        raise ReportError("there is no report")
+    return real
+
+
+def _judge_report(
+    spec: UnitTests,
+    workspace: ProbeWorkspace,
+    judgement: Judgement,
+    reported: Sequence[ReportedTest],
+    *,
+    finished: ProcessResult,
+) -> Judgement:
+    plan: _Plan = workspace.layout.plan
+    tests = [test for test in reported if not plan.controls.owns(test)]
+    controls = plan.controls.judge(reported)
+    record = _count(tests, is_baseline=plan.is_untouched and len(tests) <= MAX_BASELINE_TESTS)
+    judgement = replace(judgement, controls=controls, tests=record)
+    unfit = _find_unfit(controls, judgement, is_pytest=spec.command is None)
+    if unfit is not None and plan.is_untouched:
+        # No agent has been here, so that settings of the tests keep the control tests from running.
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.WORKSPACE, summary=unfit)
+    if plan.is_untouched and len(tests) > MAX_BASELINE_TESTS:
+        summary = f"the report has more than {MAX_BASELINE_TESTS:,} tests"
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.WORKSPACE, summary=summary)
+    if unfit is not None:
+        return replace(judgement, summary=f"tampered: {unfit}")
+    baseline = workspace.reference.baseline
+    wrong = _find_wrong(tests, before=None if baseline is None else baseline.tests)
+    if wrong is not None:
+        return replace(judgement, summary=wrong)
+    if may_have_been_killed(finished):
+        summary = f"{judgement.summary}, which the containment cannot distinguish from death by a signal"
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE, summary=summary)
+    skipped = f", {record.skipped} skipped" if record.skipped else ""
+    summary = f"{_number(record.passed)} passed{skipped}"
+    return replace(judgement, verdict=Verdict.PASS, summary=summary)
+
+
+def _find_unfit(controls: ControlsRecord, judgement: Judgement, *, is_pytest: bool) -> str | None:
+    """Return why the report cannot be believed; None if it can."""
+    if not controls.failing_failed:
+        return "a control test that fails is not reported as failed"
+    if not controls.passing_passed:
+        return "a control test that passes is not reported as passed"
+    finished = judgement.finished
+    if is_pytest and (finished is None or finished.exit is None or finished.exit.code != _TESTS_FAILED):
+        return f"{judgement.summary} although a control test failed"
+    return None
+
+
+def _find_wrong(tests: Sequence[ReportedTest], *, before: TestsRecord | None) -> str | None:
+    """Return what the report says against the workspace; None if nothing. `before` is that of the untouched one."""
+    if not tests:
+        return "the report contains no test"
+    bad = [test for test in tests if test.state in (TestState.FAILED, TestState.ERROR)]
+    if bad:
+        return f"{len(bad)} of {_number(len(tests))} failed: {_list(bad)}"
+    skipped = [test for test in tests if test.state is TestState.SKIPPED]
+    ran = set() if before is None else {*before.ran, *before.not_imported}
+    lost = [test for test in skipped if _hash(test) in ran]
+    if lost:
+        return f"{_number(len(lost))} skipped that ran on the untouched workspace: {_list(lost)}"
+    if len(skipped) == len(tests):
+        return f"{_number(len(skipped))} skipped and none passed: {_list(skipped)}"
+    # Once a file can be imported, its tests are reported in its place.
+    absent = set() if before is None else {*before.ran} - {_hash(test) for test in tests}
+    if absent:
+        return f"{_number(len(absent))} missing in the report that ran on the untouched workspace"
+    return None
+
+
+def _count(tests: Sequence[ReportedTest], *, is_baseline: bool) -> TestsRecord:
+    def count(state: TestState) -> int:
+        return sum(test.state is state for test in tests)
+
+    # pytest reports a file that cannot be imported as a test without a class.
+    files = {_hash(test) for test in tests if test.state is TestState.ERROR and not test.classname}
+    ran = {_hash(test) for test in tests if test.state is not TestState.SKIPPED} - files
+    return TestsRecord(
+        passed=count(TestState.PASSED),
+        failed=count(TestState.FAILED),
+        errors=count(TestState.ERROR),
+        skipped=count(TestState.SKIPPED),
+        ran=tuple(sorted(ran)) if is_baseline else (),
+        not_imported=tuple(sorted(files)) if is_baseline else (),
+    )
+
+
+def _hash(test: ReportedTest) -> str:
+    return hashlib.sha256(test.full_name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
+
+
+def _number(count: int) -> str:
+    return f"{count:,} test{'' if count == 1 else 's'}"
+
+
+def _list(tests: Sequence[ReportedTest]) -> str:
+    names = list(dict.fromkeys(test.full_name[:_NAME_CHARS] for test in tests))
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(quoted(name) for name in names[:_NAMED])}{more}"
