@@ -189,7 +189,7 @@ class Plan(PlanStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Digests of scripts and of files for probes, by their path in the spec, and of workspaces by `WorkspaceSpec.key`."""
+    """Digests of scripts and files for probes, by their path in the spec, and of workspaces by `WorkspaceSpec.key`."""
 
     scripts: Mapping[str, Digest]
     workspaces: Mapping[str, Digest]

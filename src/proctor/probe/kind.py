@@ -131,7 +131,7 @@ class Judgement:
     summary: str
     """What was observed, never what was expected: an agent may be shown it."""
     argv: tuple[str, ...] = ()
-    """The command line that was run; empty if none was."""
+    """The command line that was run, without what the kind adds to it; empty if none was."""
     finished: ProcessResult | None = None
     """The result of the command; None if none was run."""
     fault: Fault | None = None

@@ -138,7 +138,7 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     fault: Fault | None = None
     """Where the cause lies if the verdict is `unavailable`: machine or workspace; null for other verdicts."""
     argv: tuple[str, ...] = ()
-    """The command line that was run; empty if none was."""
+    """The command line that was run, without what the probe's kind adds to it; empty if none was."""
     programs: tuple[ProbeProgram, ...] = ()
     """The programs that were run, with the interpreters of scripts; empty if none was."""
     exit_code: int | None = None

@@ -4,14 +4,14 @@ Restored, and left out where they are new: the files that decide what a test run
 must not have changed at all.
 """
 
-import hashlib
-import shutil
 import stat
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from proctor.canonical import digest_bytes
 from proctor.errors import MachineError, disk_error
 from proctor.probe.kind import UntouchedTree
 from proctor.spec.glob import fits
@@ -112,22 +112,34 @@ def restore(entries: Sequence[Entry], untouched: UntouchedTree, *, layer: Path) 
     """
     for entry in entries:
         assert untouched.folder is not None, "an empty workspace has no entries"
-        source, target = untouched.folder / entry.path, layer / entry.path
+        target = layer / entry.path
         make_parents(entry.path, layer=layer, like=untouched.folder)
+        content = read_untouched(entry.path, untouched)
         try:
-            if entry.kind is EntryKind.LINK and entry.target is not None:
-                target.symlink_to(entry.target)
-                continue
-            with open_regular(source) as reading, target.open("xb") as writing:
-                shutil.copyfileobj(reading, writing, 1024 * 1024)
-                target.chmod(stat.S_IMODE(source.stat().st_mode))
-            with target.open("rb") as copied:
-                is_same = f"sha256:{hashlib.file_digest(copied, 'sha256').hexdigest()}" == entry.sha256
+            if content is None:
+                target.symlink_to(entry.target or "")
+            else:
+                target.write_bytes(content)
+                target.chmod(0o755 if entry.executable else 0o644)
         except OSError as error:
             raise disk_error(error, path=target) from error
-        if not is_same:
-            what = f"{quoted(entry.path)} of the frozen workspace has changed since the run began"
-            raise MachineError("workspace.base-changed", what)
+
+
+def read_untouched(path: str, untouched: UntouchedTree) -> bytes | None:
+    """Return the content of a file of the untouched workspace; None if there was no such file.
+
+    Raises MachineError if it is no longer as it was.
+    """
+    entry = untouched.tree.by_path.get(path)
+    if entry is None or entry.kind is not EntryKind.FILE or untouched.folder is None:
+        return None
+    content = b""
+    with suppress(OSError), open_regular(untouched.folder / path) as stream:
+        content = stream.read(entry.size_bytes + 1)
+    if digest_bytes(content) != entry.sha256:
+        what = f"{quoted(path)} of the frozen workspace has changed since the run began"
+        raise MachineError("workspace.base-changed", what)
+    return content
 
 
 def make_parents(path: str, *, layer: Path, like: Path) -> None:

@@ -20,7 +20,7 @@ import anyio.to_thread
 from proctor.errors import MachineError
 from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed
 from proctor.probe.junit import ReportedTest, ReportError, TestState, read_report
-from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
+from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace, UntouchedTree
 from proctor.probe.missing import find_missing
 from proctor.probe.model import ControlsRecord, Fault, TestsRecord, Verdict
 from proctor.probe.protect import (
@@ -29,16 +29,16 @@ from proctor.probe.protect import (
     Restoration,
     make_parents,
     plan_restoration,
+    read_untouched,
     restore,
 )
 from proctor.probe.view import Subject
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.probes import CONTROL_TOKEN, OUT, ControlFiles, UnitTests
+from proctor.spec.probes import CONTROL_TOKEN, OUT, ControlFiles, UnitTests, command_of
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import open_regular
 
 MAX_BASELINE_TESTS: Final = 20_000
 """Most tests that can be compared with those of the untouched workspace."""
@@ -47,7 +47,6 @@ _REPORT: Final = "report.xml"
 _NAMED: Final = 3
 _NAME_CHARS: Final = 80
 _HASH_CHARS: Final = 12
-_MAX_SETTINGS_BYTES: Final = 1024 * 1024
 _TESTS_FAILED: Final = 1
 """Exit code of pytest if all tests ran and some failed, as one control test does."""
 
@@ -152,7 +151,7 @@ def lay_out(spec: UnitTests, *, subject: Subject, reference: ProbeReference, fol
             return Layout(tampered=restoration.tampered)
         restore(restoration.restored, untouched, layer=restored)
     if spec.command is None:
-        base = subject.folder if untouched is None else untouched.folder
+        base = untouched or UntouchedTree(folder=subject.folder, tree=subject.tree or snapshot(subject.folder))
         plan = _plant_for_pytest(spec, subject, base, layer=planted, is_untouched=is_untouched)
     else:
         assert spec.controls is not None, "the spec was checked"
@@ -169,7 +168,7 @@ def lay_out(spec: UnitTests, *, subject: Subject, reference: ProbeReference, fol
 
 
 def _plant_for_pytest(
-    spec: UnitTests, subject: Subject, base: Path | None, *, layer: Path, is_untouched: bool
+    spec: UnitTests, subject: Subject, base: UntouchedTree, *, layer: Path, is_untouched: bool
 ) -> _Plan:
     words = [_word() for _ in range(4)]
     file = _word()
@@ -222,29 +221,21 @@ def _path_of(argument: str) -> str:
     return argument.partition("::")[0]
 
 
-def _find_settings(paths: Sequence[str], base: Path | None) -> tuple[str, bytes | None]:
+def _find_settings(paths: Sequence[str], base: UntouchedTree) -> tuple[str, bytes | None]:
     """Return the path of the settings that pytest would use in the untouched workspace, and what to write there.
 
     Files that hold only settings are restored, and nothing needs to be written. Of another file a copy is made beside
     it, because the mission may be to change it. Without settings an empty file is made at the top.
     """
-    common = PurePosixPath(os.path.commonpath([_path_of(path) for path in paths])) if base else PurePosixPath()
+    common = PurePosixPath(os.path.commonpath([_path_of(path) for path in paths]))
     for folder in (common, *common.parents):
-        for name in (*PYTEST_FILES, *SHARED_FILES) if base is not None else ():
-            content = _read(base / folder / name) if base is not None else None
+        for name in (*PYTEST_FILES, *SHARED_FILES):
+            content = read_untouched(str(folder / name), base)
             if content is not None and _has_settings(name, content):
                 if name in PYTEST_FILES:
                     return str(folder / name), None
                 return str(folder / f"{_word()}{PurePosixPath(name).suffix}"), content
     return f"{_word()}.ini", b""
-
-
-def _read(place: Path) -> bytes | None:
-    try:
-        with open_regular(place) as stream:
-            return stream.read(_MAX_SETTINGS_BYTES)
-    except OSError:
-        return None
 
 
 def _has_settings(name: str, content: bytes) -> bool:
@@ -272,8 +263,13 @@ def _has_settings(name: str, content: bytes) -> bool:
 
 async def judge(spec: UnitTests, workspace: ProbeWorkspace) -> Judgement:
     """Run the tests and judge their report."""
-    plan: _Plan = workspace.layout.plan
-    argv, report = _command(spec, plan, workspace)
+    argv, report = _command(spec, workspace.layout.plan, workspace)
+    judgement = await _judge_run(spec, workspace, argv, report)
+    # What was added to the command means nothing to a reader, and the files that it names are gone.
+    return replace(judgement, argv=command_of(spec))
+
+
+async def _judge_run(spec: UnitTests, workspace: ProbeWorkspace, argv: tuple[str, ...], report: str) -> Judgement:
     missing = judge_missing(argv, workspace)
     if missing is not None:
         return missing
