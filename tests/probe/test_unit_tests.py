@@ -187,6 +187,7 @@ with open(report, "w") as file:
     file.write('<testsuite><testcase classname="tests.test_shop" name="test_total"/></testsuite>')
 os._exit(1)
 """
+SKIP_ONE = "import pytest\n\n\ndef total(prices):\n    return pytest.skip() if prices else 0\n"
 EDITED = TESTS.replace("== 3", "is not None")
 
 VIEW_CHEATS = {
@@ -217,7 +218,7 @@ PROCESS_CHEATS: dict[str, tuple[Files, str]] = {
         "1 test skipped and none passed: tests.test_shop",
     ),
     "skip-of-one-test": (
-        {"shop.py": "import pytest\n\n\ndef total(prices):\n    return pytest.skip() if prices else 0\n"},
+        {"shop.py": SKIP_ONE},
         "1 test skipped that ran on the untouched workspace: tests.test_shop::test_total",
     ),
     "product-removes-a-test": (
@@ -448,10 +449,12 @@ def test_unit_tests_of_any_command_read_the_report_that_it_writes(
 
 @pytest.mark.long
 @pytest.mark.requirement("probe.tamper")
-def test_unit_tests_of_any_command_restore_settings_that_share_a_file(tmp_path: Path) -> None:
+def test_unit_tests_of_any_command_restore_everything_that_decides_about_a_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, containment_of(Variant.BUNDLED_BWRAP), {**CHECKS, "setup.cfg": "[old]\n"})
-    command = f"grep -q old setup.cfg && test ! -e tox.ini && {shlex.quote(sys.executable)} run.py {{out}}/report.xml"
-    files = {"shop.py": FIXED, "setup.cfg": "[new]\n", "tox.ini": ""}
+    new = ["tox.ini", "sitecustomize.py", "usercustomize/__init__.py", "a.pth", "checks/conftest.py"]
+    absent = " && ".join(f"test ! -e {name}" for name in new)
+    command = f"grep -q old setup.cfg && {absent} && {shlex.quote(sys.executable)} run.py {{out}}/report.xml"
+    files = {"shop.py": FIXED, "setup.cfg": "[new]\n", **dict.fromkeys(new, "")}
     row = bench.judge(files, any_command(command), sources=CONTROLS)
     assert row.verdict is Verdict.PASS, describe(row)
 
@@ -579,7 +582,7 @@ def test_unit_tests_of_a_campaign_verify_the_fix_and_not_the_cheat(lab: Lab) -> 
         "fix": f"printf %s {shlex.quote(FIXED)} >shop.py",
         "edit": f"printf %s {shlex.quote(EDITED)} >tests/test_shop.py",
         "hook": f"printf %s {shlex.quote(FORGE_HOOK)} >conftest.py",
-        "skip": "echo 'import pytest; pytest.skip(allow_module_level=True)' >shop.py",
+        "skip": f"printf %s {shlex.quote(SKIP_ONE)} >shop.py",
     }
     flows = [
         {"id": name, "runtime": ["process"], "options": {"process": {"command": command}}}
