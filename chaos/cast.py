@@ -61,7 +61,9 @@ class Cast:
         }
 
     def write(self, folder: Path) -> Path:
-        """Write the spec and its scripts, and return the path of the spec."""
+        """Write the spec and its scripts, and return the path of the spec. Its folder is hidden from the agents."""
+        folder = folder / "spec"
+        folder.mkdir()
         for number in range(self.missions):
             actions = {"run": f"echo {number} > out; sleep 0.2; cat out"}, {"say": _SAID % number}
             steps = [{**action, "usage": _USED} for action in actions]
