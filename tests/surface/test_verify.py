@@ -62,7 +62,8 @@ def forge(paths: AttemptPaths) -> None:
     changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
     folder = {"files": [], "filesLeftOut": 0, "generatedFiles": 0, "generatedLines": 0, "otherPaths": 1}
     failure = {"probes": [], "probesLeftOut": 0, "diff": folder}
-    shown = {"reasons": [], "reasonCodes": [], "failure": failure}
+    criterion = {"criterion": "probe 1 (headless_run)", "verified": True, "probes": [0], "waivedBy": None}
+    shown = {"reasons": [], "reasonCodes": [], "criteria": [criterion], "failure": failure}
     alter_json(paths.report, verified=True, expectation=missed, **shown, **changed)
     paths.workspace_diff.write_text("# new folder made (empty)\n")
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"

@@ -54,6 +54,7 @@ class Field:
     DETAIL: Final = "detail"
     REASONS: Final = "reasons"
     REASON_CODES: Final = "reasonCodes"
+    CRITERIA: Final = "criteria"
     EXPECTATION: Final = "expectation"
     DIGEST_AFTER: Final = "workspaceDigestAfter"
     CHANGED_FILES: Final = "hasChangedFiles"
