@@ -14,7 +14,7 @@ STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGIN)/pyp
 # The other agents, pinned, in the user's cache: a folder for each content of their locks.
 AGENT_LOCKS := locks/agents.lock locks/pi/package.json locks/pi/package-lock.json
 AGENTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/proctor/agents/$(shell cat $(AGENT_LOCKS) | sha256sum | cut -c1-16)
-test test-fast accept chaos conformance mutants bench bench-quick browser matrix: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
+test test-fast accept chaos conformance hostile mutants bench bench-quick browser matrix: export PROCTOR_AGENTS ?= $(shell test -d "$(AGENTS)" && echo "$(AGENTS)")
 
 # Bytecode in one place, whatever the caller's settings: without it each Proctor process compiles all it imports, and
 # each test worker rewrites every test module.
@@ -36,7 +36,7 @@ export UV_SYSTEM_CERTS ?= true
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help agents demo test-fast test wheel test-wheel test-pythons browser check accept conformance chaos mutants bench-quick bench contract matrix lock clean
+.PHONY: help agents demo test-fast test wheel test-wheel test-pythons browser check accept conformance chaos hostile mutants bench-quick bench contract matrix lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -115,6 +115,12 @@ bench: $(STAMP) ## benchmarks of speed and size against their targets
 
 bench-quick: $(STAMP) ## each benchmark once, to see that it works
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/test_bench.py
+
+# Such as WITHOUT=hiding: leave out one of the defences (restore, controls, hiding). The command then fails.
+WITHOUT ?=
+
+hostile: $(STAMP) ## play the catalogue of cheats through the real Codex: none may be verified
+	$(BIN)/python tests/offline.py $(BIN)/python -m hostile $(if $(WITHOUT),--without $(WITHOUT))
 
 mutants: $(STAMP) ## break the code on purpose, and check that the tests that cite each requirement notice
 	$(BIN)/python -m tools.mutants $(ROWS)
