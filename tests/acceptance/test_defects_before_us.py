@@ -116,6 +116,7 @@ def test_r15_an_mcp_call_that_failed_was_recorded_as_ok_and_is_not() -> None:
     assert (ended.kind, ended.name, ended.ok) == ("mcp", "files/read", False)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("runtime.events.lossless")
 def test_r18_a_sync_for_each_event_stalled_four_streams_of_3_000_and_here_they_share_a_few(
     lab: Lab, monkeypatch: pytest.MonkeyPatch

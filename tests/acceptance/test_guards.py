@@ -49,6 +49,7 @@ def test_goal_and_guard_verify_together(lab: Lab, command: str, verified: bool, 
     lab.assert_all_evidence_is_valid()
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.roles")
 def test_agent_that_does_nothing_has_failed_where_only_guards_judge(lab: Lab) -> None:
     done = lab.run(spec_of(lab, {**OLD, "mutant": "mutant.patch"}, command="true"))
@@ -94,6 +95,7 @@ def test_guard_without_a_mutant_is_a_lint_finding_and_leaves_the_mission_unverif
     assert (attempt.summary.verified, attempt.summary.unjudged) == (None, "no-mutant")
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.gate")
 def test_waived_criterion_ends_unverified_and_is_on_record(lab: Lab) -> None:
     waiver = {"criterion": "It stays safe.", "by": "Ada", "why": "rewritten next week"}

@@ -164,6 +164,7 @@ def test_unjudgeable_probes_stop_the_campaign_before_the_first_attempt(lab: Lab)
     assert json.loads(lab.proctor("campaign", "list", "--json").stdout) == {"campaigns": []}
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("campaign.unjudged")
 def test_unjudged_results_are_reported_apart_and_never_published(lab: Lab) -> None:
@@ -212,6 +213,7 @@ def test_crash_of_an_agent_is_not_scored_if_the_probe_cannot_judge(lab: Lab) -> 
     assert [each["missionId"] for each in report["unjudged"]] == ["vacuous"]
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("campaign.unjudged")
 @pytest.mark.parametrize("program", ["[./check.sh]", "./check.sh", "bash check.sh"])
@@ -242,6 +244,7 @@ BREAKING = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("campaign.unjudged")
 @pytest.mark.parametrize("name", BREAKING)

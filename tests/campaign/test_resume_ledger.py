@@ -79,6 +79,7 @@ def soon_ms() -> int:
     return SYSTEM_CLOCK.wall_ms() + 3_500_000
 
 
+@pytest.mark.long
 @pytest.mark.requirement("campaign.resume")
 def test_a_trial_that_is_due_later_is_not_tried_before_and_keeps_no_other_waiting(spec: Path) -> None:
     paths, due_ms, look = campaign(spec).paths, soon_ms(), looking(first_s=3600)
@@ -91,6 +92,7 @@ def test_a_trial_that_is_due_later_is_not_tried_before_and_keeps_no_other_waitin
     assert (first.waiting, first.retrying, first.retry_at_ms) == (1, 1, due_ms)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("schedule.rate-limit")
 @pytest.mark.requirement("campaign.resume")
 def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_says_so(spec: Path) -> None:
@@ -115,6 +117,7 @@ def test_a_resume_waits_for_a_quota_that_is_used_up_with_all_that_share_it_and_s
     assert look.seen[-1].retrying == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_ms", [-1, 10 * 365 * 86_400_000])
 def test_a_window_that_is_over_or_absurd_delays_nobody(spec: Path, in_ms: int) -> None:
     paths, look = campaign(spec).paths, looking(first_s=3600)
@@ -125,6 +128,7 @@ def test_a_window_that_is_over_or_absurd_delays_nobody(spec: Path, in_ms: int) -
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
+@pytest.mark.long
 def test_whoever_asks_for_a_trial_by_name_is_not_made_to_wait_for_its_quota(spec: Path) -> None:
     paths, look = campaign(spec).paths, looking(first_s=3600)
     ended_with(paths, "provider.usage-limit", retry_at_ms=soon_ms())
@@ -134,6 +138,7 @@ def test_whoever_asks_for_a_trial_by_name_is_not_made_to_wait_for_its_quota(spec
     assert ([limit.key for limit in first.limits], first.waiting, first.retrying) == (["all"], 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("evidence.crash-safe")
 def test_a_claim_is_decided_by_its_seal_and_nothing_else_is_looked_at(spec: Path) -> None:
     first = campaign(spec)
@@ -165,6 +170,7 @@ def test_a_campaign_that_was_cut_off_before_its_plan_is_not_gone_on_with(spec: P
     assert refused.value.code == "campaign.not-begun"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [Path.unlink, lambda ledger: ledger.write_bytes(b"")], ids=["gone", "emptied"])
 def test_a_campaign_that_lost_its_ledger_is_not_run_all_over_again(spec: Path, lose: Callable[[Path], object]) -> None:
     paths = campaign(spec).paths

@@ -34,6 +34,7 @@ def test_wilson_is_that_of_statsmodels_and_scipy() -> None:
         assert by_mission == pytest.approx((other.low, other.high), rel=0, abs=EXACT)
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 def test_mcnemar_is_that_of_statsmodels_and_scipy() -> None:
@@ -47,6 +48,7 @@ def test_mcnemar_is_that_of_statsmodels_and_scipy() -> None:
             assert found == pytest.approx(binomtest(one, one + other).pvalue, rel=EXACT, abs=EXACT)
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 def test_pass_at_k_is_that_of_scipy() -> None:
@@ -66,6 +68,7 @@ def test_pass_at_k_is_that_of_scipy() -> None:
         assert found == pytest.approx((1 - none, every), rel=0, abs=EXACT)
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.stats")
 @pytest.mark.parametrize(("first", "second", "alike"), [(1, 7, 13), (7, 1, 13), (0, 5, 95), (3, 3, 4), (40, 25, 35)])
@@ -88,6 +91,7 @@ def test_interval_of_a_difference_is_tangos_with_one_result_per_mission(first: i
     assert found == pytest.approx((low, high), rel=0, abs=EXACT)
 
 
+@pytest.mark.long
 def test_comparison_of_ten_thousand_missions_is_exact() -> None:
     from scipy.stats import binomtest
 

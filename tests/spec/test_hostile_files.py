@@ -159,6 +159,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60) | st.lists(_PIECES, max_size=30).map(lambda parts: "".join(parts).encode()))
 def test_no_bytes_end_in_anything_but_a_value_or_an_input_error(data: bytes) -> None:

@@ -40,6 +40,7 @@ def trials_of(report: dict[str, Any]) -> set[str]:
     return {row["trial"] for row in report["attempts"]}
 
 
+@pytest.mark.long
 @pytest.mark.trust
 def test_run_selects_flows_and_sets_repeats_and_resume_keeps_them(other_lab: Lab) -> None:
     spec = str(write_spec(other_lab))

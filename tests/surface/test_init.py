@@ -77,6 +77,7 @@ def test_init_without_a_test_command_asks_for_a_task(lab: Lab) -> None:
     assert list(lab.folder.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.trust
 @pytest.mark.requirement("surface.init")
 def test_init_takes_a_task_with_a_probe_that_fails_and_refuses_one_that_passes(lab: Lab) -> None:

@@ -102,6 +102,7 @@ def test_wordlist_ignores_link_targets() -> None:
     assert found("See [lanes](docs/lanes.md).\n", "README.md") == [(1, "lanes")]
 
 
+@pytest.mark.long
 def test_prose_has_the_lines_and_columns_of_its_source() -> None:
     for path in ROOT.glob("src/proctor/surface/**/*.py"):
         source = path.read_text()

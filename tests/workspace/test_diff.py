@@ -23,6 +23,7 @@ def apply(patch: bytes, *, to: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, cwd=to, input=patch, env=env, capture_output=True, timeout=60)
 
 
+@pytest.mark.long
 @given(base=trees(), now=trees())
 @settings(max_examples=40, deadline=None)
 def test_git_applies_the_diff_of_any_two_text_trees(base: Tree, now: Tree) -> None:

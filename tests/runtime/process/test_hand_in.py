@@ -119,6 +119,7 @@ def test_what_is_no_message_is_refused_and_on_record_and_the_next_one_is_taken(t
     run_long(main)
 
 
+@pytest.mark.long
 def test_after_so_many_messages_the_rest_is_refused_and_that_is_said_once(tmp_path: Path) -> None:
     async def main() -> None:
         tap = EventTap(ProcessNormalizer())
