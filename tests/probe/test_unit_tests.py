@@ -18,7 +18,7 @@ from proctor.errors import InputError
 from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.junit import MAX_REPORT_BYTES, ReportError, parse_report
-from proctor.probe.kind import UntouchedTree
+from proctor.probe.kind import ProbeReference, UntouchedTree
 from proctor.probe.model import ControlsRecord, Fault, Judged, Phase, ProbeRow, Verdict, ViewKind, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
@@ -75,31 +75,32 @@ class Bench:
         for each in (self.base, self.subject):
             write(each, project)
 
-    def untouched(self, spec: ProbeSpec = PYTEST, **options: Any) -> ProbeRow:
+    def untouched(self, spec: ProbeSpec = PYTEST, **reference: Any) -> ProbeRow:
         """Run a probe on the project as it is before the agent starts."""
-        return self.run(spec, self.base, phase=Phase.BASELINE, **options)
+        return self.run(spec, self.base, phase=Phase.BASELINE, **reference)
 
-    def judge(self, files: Files, spec: ProbeSpec = PYTEST, **options: Any) -> ProbeRow:
+    def judge(self, files: Files, spec: ProbeSpec = PYTEST, **reference: Any) -> ProbeRow:
         """Run a probe on the project with the changes of an agent."""
         write(self.subject, files)
         tree = UntouchedTree(folder=self.base, tree=snapshot(self.base))
         before = snapshot(self.subject).digest
-        row = self.run(spec, self.subject, phase=Phase.FINAL, untouched=tree, **options)
+        row = self.run(spec, self.subject, phase=Phase.FINAL, untouched=tree, **reference)
         assert snapshot(self.subject).digest == before
         return row
 
-    def run(self, spec: ProbeSpec, folder: Path, **options: Any) -> ProbeRow:
+    def run(self, spec: ProbeSpec, folder: Path, *, phase: Phase, **reference: Any) -> ProbeRow:
         async def main() -> ProbeRow:
             async with open_intents(self.folder / "spawns") as intents:
                 return await run_probe(
                     spec,
                     index=0,
+                    phase=phase,
                     subject=examine_subject(folder, snapshot(folder).digest),
                     scratch=self.folder / "scratch",
                     containment=self.containment,
                     intents=intents,
                     redactor=Redactor([]),
-                    **options,
+                    reference=ProbeReference(**reference),
                 )
 
         row = anyio.run(main)

@@ -1,4 +1,6 @@
-"""Compares an attempt with the expectation in its record, using only its files."""
+"""Decides about an attempt from its record, using only its files: whether it is verified, and as expected."""
+
+from collections.abc import Sequence
 
 from proctor.attempt.derive import DerivedResult
 from proctor.attempt.judge import judge
@@ -6,8 +8,21 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, Expectation
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, WORKSPACE_DIFF
-from proctor.probe.gate import Decision
+from proctor.ids import Digest
+from proctor.probe.gate import Decision, decide
+from proctor.probe.model import ProbeRow
 from proctor.workspace.changed import changed_in
+
+
+def decision_of(record: AttemptRecord, rows: Sequence[ProbeRow], *, workspace_digest: Digest) -> Decision:
+    """Decide whether the attempt is verified, if `workspace_digest` is that of the workspace which the agent left."""
+    return decide(
+        record.required_probes,
+        rows,
+        workspace_digest=workspace_digest,
+        base_digest=record.workspace_digest,
+        waivers=record.waivers,
+    )
 
 
 def expectation_of(

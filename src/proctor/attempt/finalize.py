@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proctor import decoding
 from proctor.attempt.derive import DerivedResult
-from proctor.attempt.expectation import expectation_of
+from proctor.attempt.expectation import decision_of, expectation_of
 from proctor.attempt.model import AttemptRequest, Lease
 from proctor.attempt.policy import violations
 from proctor.errors import EvidenceError, advice
@@ -21,7 +21,6 @@ from proctor.evidence.seal import build_seal
 from proctor.evidence.summary import AttemptSummary, summarize
 from proctor.ids import ProcessId, ThreadId, session_id_of
 from proctor.probe.failure import failure_of
-from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow
 from proctor.workspace.diff import diff
 from proctor.workspace.snapshot import Snapshot
@@ -88,13 +87,7 @@ def finalize(
     record = decoding.decode(conversation.written[layout.ATTEMPT], AttemptRecord)
     with AttemptFiles(paths) as files_now:
         probes = tuple(files_now.rows(layout.PROBES, ProbeRow))
-        decision = decide(
-            record.required_probes,
-            probes,
-            workspace_digest=now.digest,
-            base_digest=base.digest,
-            waivers=record.waivers,
-        )
+        decision = decision_of(record, probes, workspace_digest=now.digest)
         expectation = expectation_of(record, files_now, derived, decision)
         policy_violations = violations(
             request.flow.tools,

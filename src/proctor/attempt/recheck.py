@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from proctor import canonical, decoding
-from proctor.attempt.expectation import expectation_of
+from proctor.attempt.expectation import decision_of, expectation_of
 from proctor.attempt.policy import violations
 from proctor.attempt.rederive import RederiveResult, rederive
 from proctor.errors import EvidenceError, ProctorError
@@ -35,7 +35,6 @@ from proctor.evidence.validate import Validation, conclude, validate_attempt
 from proctor.fact import Fact
 from proctor.ids import Digest, session_id_of
 from proctor.probe.failure import failure_of
-from proctor.probe.gate import decide
 from proctor.probe.model import ProbeRow
 from proctor.workspace.changed import has_edits
 
@@ -157,13 +156,7 @@ def _check_report(
     yield from _differences(REPORT, report, derived.ending)
     yield from _differences(REPORT, report, derived.claim)
     now = report.workspace_digest_after or Digest("")
-    decision = decide(
-        record.required_probes,
-        rows,
-        workspace_digest=now,
-        base_digest=record.workspace_digest,
-        waivers=record.waivers,
-    )
+    decision = decision_of(record, rows, workspace_digest=now)
     if report.has_changed_files is not (now != record.workspace_digest):
         detail = f"has_changed_files is {report.has_changed_files}, but the digests say otherwise"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)

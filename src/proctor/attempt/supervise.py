@@ -32,7 +32,7 @@ from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.kind import UntouchedTree
+from proctor.probe.kind import ProbeReference, UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
@@ -467,10 +467,12 @@ class _Supervisor:
                     scratch=request.judging,
                     hidden=request.hidden,
                     agent_folders=self._reachable_folders(),
-                    untouched=self._untouched,
-                    protect=request.mission.protect,
-                    sources=request.sources,
-                    baseline=baselines.get(index),
+                    reference=ProbeReference(
+                        untouched=self._untouched,
+                        protect=request.mission.protect,
+                        sources=request.sources,
+                        baseline=baselines.get(index),
+                    ),
                     patch=patch,
                     containment=request.containment,
                     intents=request.intents,

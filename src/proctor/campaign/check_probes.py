@@ -22,6 +22,7 @@ from proctor.contain.ladder import Containment
 from proctor.errors import CODES, CollectedMachineError, InputError, MachineError, disk_error
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest, MissionId
+from proctor.probe.kind import ProbeReference
 from proctor.probe.model import Fault, Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
@@ -167,7 +168,7 @@ class ProbeChecker:
                             containment=self.containment,
                             intents=intents,
                             redactor=self.redactor,
-                            sources=self.loaded.sources,
+                            reference=ProbeReference(sources=self.loaded.sources),
                         )
                 done += 1
                 self.watcher.probes_checked(done, of=len(wanted))

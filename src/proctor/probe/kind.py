@@ -47,6 +47,9 @@ class ProbeReference:
     """The row of this probe on the untouched workspace; None without one."""
 
 
+NO_REFERENCE: Final = ProbeReference()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """What a kind of probe changes in the view before it runs."""
@@ -90,7 +93,7 @@ class ProbeWorkspace:
     """The only folders that the agent can write to; None if it can write wherever Proctor's user can."""
     layout: Layout = Layout()
     """What the kind itself has changed in the view."""
-    reference: ProbeReference = field(default_factory=ProbeReference)
+    reference: ProbeReference = NO_REFERENCE
 
     def has_tool(self, program: str) -> bool:
         """Return whether the machine (not the workspace) has the program."""

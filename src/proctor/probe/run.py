@@ -21,12 +21,12 @@ from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
 from proctor.evidence.redact import Redactor
 from proctor.probe.kind import (
+    NO_REFERENCE,
     Judgement,
     Layout,
     ProbeKind,
     ProbeReference,
     ProbeWorkspace,
-    UntouchedTree,
     probe_environment,
 )
 from proctor.probe.kinds import KINDS, LAYOUTS
@@ -59,11 +59,8 @@ async def run_probe(
     hidden: Sequence[Path] = (),
     agent_folders: Sequence[Path] | None = None,
     patch: bytes | None = None,
+    reference: ProbeReference = NO_REFERENCE,
     search_path: str | None = None,
-    untouched: UntouchedTree | None = None,
-    protect: Sequence[str] = (),
-    sources: Mapping[str, bytes] | None = None,
-    baseline: ProbeRow | None = None,
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
@@ -74,11 +71,7 @@ async def run_probe(
     `hidden` paths. If this machine cannot enforce that, the verdict is `unavailable`. Without fences the digest of the
     subject is computed again afterwards, to detect a workspace that changed during the probe. `agent_folders` are the
     only folders that the agent can write to; None if it can write wherever Proctor's user can. `patch` is laid over the
-    view. Texts in the row are redacted first and then shortened.
-
-    Kinds that run tests also use `untouched`, the workspace before the agent started (None if the subject is that);
-    `protect`, the mission's globs; `sources`, the files of the spec; and `baseline`, the probe's row on the untouched
-    workspace.
+    view. `reference` is what kinds that run tests compare with. Texts in the row are redacted first and then shortened.
     """
     began_s = clock.steady_s()
     run = _Run(programs=[])
@@ -94,7 +87,7 @@ async def run_probe(
         intents=intents,
         redactor=redactor,
         search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
-        reference=ProbeReference(untouched=untouched, protect=protect, sources=sources or {}, baseline=baseline),
+        reference=reference,
         kinds=kinds,
     )
     ended_s = clock.steady_s()
