@@ -110,8 +110,11 @@ conformance: $(STAMP) ## the whole conformance suite on every runtime, transport
 	$(BIN)/python tests/offline.py $(BIN)/pytest -n 2 tests/acceptance/test_conformance.py \
 	  tests/testing/test_conformance_mutants.py examples/plugins/pi/tests/test_conformance.py
 
-bench: $(STAMP) ## benchmarks of speed and size against their targets
-	$(BIN)/python tests/offline.py $(BIN)/python -m bench
+# Such as ONLY=scale: run one area.
+ONLY ?=
+
+bench: $(STAMP) ## benchmarks of speed and size against their targets (ONLY=attempts or scale: one area)
+	$(BIN)/python tests/offline.py $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(STAMP) ## each benchmark once, to see that it works
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/test_bench.py

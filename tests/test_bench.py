@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import QUICK, _cpu_row, _thousand_rows
+from bench.__main__ import AREAS
+from bench.attempts import cpu_row, thousand_rows
+from bench.context import QUICK
 from bench.fake_agent import answered, started, thread_of
 from bench.fakes import claude_code, codex_exec
 from bench.growth import last_by_first
@@ -65,11 +67,22 @@ def test_a_quick_benchmark_measures_every_row_of_the_table(tmp_path: Path) -> No
 
 
 @pytest.mark.proctor_process
+def test_bench_refuses_an_unknown_area_and_lists_the_known_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--only", "speed"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "'speed'" in done.stderr
+    for area in AREAS:
+        assert f"'{area}'" in done.stderr
+
+
+@pytest.mark.proctor_process
 def test_the_benchmark_of_one_runtime_is_measured_and_shown(tmp_path: Path) -> None:
     """The one case of it in `make test`; `make bench-quick` has all rows."""
     write_fakes(tmp_path)
     cost = cost_of(SHARED, tmp_path / "1", attempts=QUICK.attempts)
-    rows = [_cpu_row(SHARED, [cost], QUICK.attempts), *_thousand_rows([cost], QUICK)]
+    rows = [cpu_row(SHARED, [cost], QUICK.attempts), *thousand_rows([cost], QUICK)]
     assert [row.what for row in rows] == [ROWS[0], "4 fake attempts", "4 fake attempts, our memory"]
     for row in rows:
         assert row.measured > 0

@@ -1,0 +1,32 @@
+"""What every area of the benchmark is given: its sizes, fresh folders and a way to report progress."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    rounds: int = 3
+    attempts: int = 1000
+    many_attempts: int = 10_000
+    spawned_attempts: int = 100
+    codex_attempts: int = 64
+    turns: int = 2000
+    starts: int = 15
+
+
+QUICK = Sizes(rounds=1, attempts=4, many_attempts=8, spawned_attempts=2, codex_attempts=2, turns=20, starts=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchContext:
+    folder: Path
+    sizes: Sizes
+    report: Callable[[str], None]
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+
+    def fresh(self) -> Path:
+        """Return the path of a folder that does not exist: deleting an old one would slow the file system."""
+        return self.folder / str(next(self._numbers))
