@@ -12,7 +12,7 @@ import pytest
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
-from proctor.spec import campaign_options, expect, prices, probes
+from proctor.spec import campaign_options, expect, prices, probe_kinds, probe_options
 from proctor.spec import model as spec
 from proctor.spec.check import find_errors
 from proctor.spec.load import SpecOverrides, load_spec
@@ -94,7 +94,7 @@ def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.parametrize(
     ("page", "modules"),
-    [("spec.md", (spec, probes, expect, campaign_options, prices)), ("script.md", (script,))],
+    [("spec.md", (spec, probe_options, probe_kinds, expect, campaign_options, prices)), ("script.md", (script,))],
     ids=["spec.md", "script.md"],
 )
 def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, modules: tuple[ModuleType, ...]) -> None:

@@ -89,7 +89,7 @@ from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
-from proctor.spec.probes import ControlFiles, HeadlessRun, UnitTests
+from proctor.spec.probe_kinds import ControlFiles, HeadlessRun, UnitTests
 from proctor.spec.struct import Duration
 
 __all__ = [

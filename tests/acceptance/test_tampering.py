@@ -45,7 +45,6 @@ UNTOUCHED: dict[tuple[Base, str], Expected] = {
     ("whole", "campaign cancel {campaign}"): says(2, "campaign.not-running"),
     ("killed", VALIDATE): says(4, "evidence.partial"),
     ("killed", PUBLISH): says(4, "publish.incomplete"),
-    ("killed", resumed.RESUME): says_only(4),
 }
 """What a command answers about untouched evidence, where it is not just 0."""
 

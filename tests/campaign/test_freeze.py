@@ -55,6 +55,7 @@ def test_mission_files_templates_and_prices_are_frozen_with_the_selection(spec: 
         spec=digest_bytes(SPEC.encode()),
         scripts={"say.yaml": digest_bytes(FILES["say.yaml"].encode())},
         workspaces={},
+        overlays={},
         files={name: digest_bytes(FILES[name].encode()) for name in asked},
         names={
             "say.yaml": "script-0.yaml",

@@ -28,6 +28,7 @@ ELSEWHERE_TOO = {
     "machine.locked",
     "machine.proofs",
     "machine.ssh-keygen",
+    "policy.hidden-files",
     "policy.judge-visible",
     "policy.login-refused",
     "policy.not-operator",

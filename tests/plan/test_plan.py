@@ -32,7 +32,7 @@ from proctor.spec.model import (
     SecretFile,
     WorkspaceSpec,
 )
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probe_kinds import HeadlessRun
 from tests.plan.made import SCHEDULE
 
 ONE = RuntimeId("one")

@@ -24,7 +24,7 @@ from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, Vie
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probe_kinds import HeadlessRun
 from proctor.workspace.snapshot import snapshot
 
 
@@ -165,7 +165,7 @@ def test_the_subject_and_all_scratch_are_hidden_wherever_they_lie(run: Run, subj
 
     async def look(_: HeadlessRun, bench: ProbeWorkspace) -> Judgement:
         assert bench.fence is not None
-        seen.append(bench.fence("true"))
+        seen.append(bench.fence("true", bench.view))
         return Judgement(verdict=Verdict.PASS, summary="looked")
 
     run("true", kinds={"headless_run": look})

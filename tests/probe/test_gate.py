@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.evidence.artifacts import CriterionDecision, GateReason, RequiredProbe
+from proctor.evidence.artifacts import CriterionDecision, GateReason, Judged, RequiredProbe
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
 from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, Verdict, require
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.probes import HeadlessRun, Role, WaiverSpec
+from proctor.spec.probe_kinds import HeadlessRun
+from proctor.spec.probe_options import Role, WaiverSpec
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
 ONE, TWO, GUARD, BLIND = require(
@@ -71,7 +72,27 @@ def test_a_probe_that_failed_before_and_passes_now_is_verified() -> None:
         per_probe=(ProbeDecision(probe=ONE, verified=ExpectedVerdict.YES),),
         criteria=(CriterionDecision(criterion="probe 1 (headless_run)", verified=True, probes=(0,)),),
         reasons=(),
+        judged=Judged.INSIDE,
     )
+
+
+@pytest.mark.requirement("probe.outside")
+@pytest.mark.parametrize("first", Judged)
+@pytest.mark.parametrize("second", Judged)
+def test_yes_is_judged_outside_if_one_of_its_probes_is(first: Judged, second: Judged) -> None:
+    final = [
+        msgspec.structs.replace(row(probe, Verdict.PASS), judged=judged)
+        for probe, judged in ((ONE, first), (TWO, second))
+    ]
+    untouched = [msgspec.structs.replace(baseline(probe), judged=Judged.OUTSIDE) for probe in (ONE, TWO)]
+    decision = decide([ONE, TWO], [*untouched, *final], workspace_digest=NOW, base_digest=BASE)
+    is_outside = Judged.OUTSIDE in (first, second)
+    assert decision.judged is (Judged.OUTSIDE if is_outside else Judged.INSIDE)
+
+
+def test_what_is_not_verified_is_judged_nowhere() -> None:
+    final = msgspec.structs.replace(row(ONE, Verdict.FAIL), judged=Judged.OUTSIDE)
+    assert decide([ONE], [baseline(ONE), final], workspace_digest=NOW, base_digest=BASE).judged is None
 
 
 # ── five ways to say verified falsely ──

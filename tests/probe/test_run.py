@@ -1,7 +1,9 @@
 import errno
+import io
 import os
 import signal
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +12,32 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from proctor.canonical import digest, encode
+from proctor.canonical import digest_bytes, encode
 from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import choose, survey
 from proctor.errors import MachineError
+from proctor.evidence.artifacts import Judged
 from proctor.evidence.redact import Redactor
+from proctor.evidence.secrets import Secret
 from proctor.probe.gate import decide
-from proctor.probe.kind import Judgement, ProbeKind, ProbeWorkspace
+from proctor.probe.kind import (
+    MAX_ARTIFACT_BYTES,
+    NO_REFERENCE,
+    HiddenFiles,
+    Judgement,
+    ProbeKind,
+    ProbeReference,
+    ProbeWorkspace,
+)
 from proctor.probe.kinds import KINDS
-from proctor.probe.model import ContainmentRecord, Fault, Judged, Phase, ProbeRow, Verdict, ViewKind, require
+from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdict, ViewKind, identify_probe, require
 from proctor.probe.program import identify_programs
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probe_kinds import HeadlessRun
+from proctor.spec.probe_options import RepeatSpec
 from proctor.workspace.snapshot import snapshot
 
 Run = Callable[..., ProbeRow]
@@ -48,6 +61,9 @@ def run(tmp_path: Path, subject: Path) -> Run:
         phase: Phase = Phase.FINAL,
         kinds: Any = KINDS,
         search_path: str | None = None,
+        keep: Path | None = None,
+        reference: ProbeReference = NO_REFERENCE,
+        secrets: Sequence[Secret] = (),
         **options: Any,
     ) -> ProbeRow:
         async def main() -> ProbeRow:
@@ -60,9 +76,11 @@ def run(tmp_path: Path, subject: Path) -> Run:
                     scratch=tmp_path / "scratch",
                     containment=choose(survey()),
                     intents=intents,
-                    redactor=Redactor([]),
+                    redactor=Redactor(secrets),
                     kinds=kinds,
                     search_path=search_path,
+                    keep=keep,
+                    reference=reference,
                 )
                 assert list(intents.folder.glob("*.json")) == []
                 return row
@@ -81,7 +99,7 @@ def test_a_row_tells_everything_that_was_seen(run: Run, subject: Path) -> None:
         phase=Phase.FINAL,
         index=0,
         kind="headless_run",
-        probe_digest=digest(HeadlessRun(command="echo out; echo err >&2; exit 3", exit=3)),
+        probe_digest=identify_probe(HeadlessRun(command="echo out; echo err >&2; exit 3", exit=3)),
         workspace_digest=snapshot(subject).digest,
         verdict=Verdict.PASS,
         summary="exited 3",
@@ -418,3 +436,92 @@ def test_exception_of_a_probe_lies_with_the_workspace_unless_the_machine_raised_
 
     row = run("true", kinds={"headless_run": raises})
     assert (row.verdict, row.fault) == (Verdict.UNAVAILABLE, fault)
+
+
+# ── repeats, hidden files, kept files, more views ──
+
+
+@pytest.mark.requirement("probe.gate")
+@pytest.mark.parametrize(
+    ("verdicts", "need", "verdict", "summary"),
+    [
+        ("pass pass fail", 2, Verdict.PASS, "2 of 3 runs passed; pass"),
+        ("pass pass fail", 3, Verdict.FAIL, "2 of 3 runs passed; fail"),
+        ("pass unavailable fail", 2, Verdict.UNAVAILABLE, "1 of 3 runs passed; unavailable"),
+        ("unavailable fail fail", 2, Verdict.FAIL, "0 of 3 runs passed; fail"),
+    ],
+)
+def test_repeated_probe_records_every_run_and_gives_one_verdict(
+    run: Run, verdicts: str, need: int, verdict: Verdict, summary: str
+) -> None:
+    left = [Verdict(word) for word in verdicts.split()]
+
+    async def judge(_: HeadlessRun, __: ProbeWorkspace) -> Judgement:
+        now = left.pop(0)
+        return Judgement(verdict=now, summary=now.value)
+
+    row = run("true", kinds={"headless_run": judge}, repeat=RepeatSpec(runs=3, need=need))
+    assert (row.verdict, row.summary) == (verdict, summary)
+    assert [each.verdict for each in row.runs] == verdicts.split()
+    assert (row.fault is not None) is (verdict is Verdict.UNAVAILABLE)
+
+
+@pytest.mark.requirement("probe.tamper")
+def test_hidden_files_lie_over_the_workspace_and_change_the_probe(run: Run, subject: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    (hidden / "tests").mkdir(parents=True)
+    (hidden / "greet.sh").write_text("echo hidden\n")
+    (hidden / "tests" / "answer").write_text("42\n")
+    (subject / "tests").symlink_to("elsewhere")
+    files = HiddenFiles(folder=hidden, digest=snapshot(hidden).digest)
+    command = ["bash", "-c", "bash greet.sh; cat tests/answer"]
+    row = run(command, stdout="hidden\n42\n", reference=ProbeReference(hidden=files))
+    assert (row.verdict, row.summary) == (Verdict.PASS, "exited 0")
+    assert row.probe_digest != run(command, stdout="hidden\n42\n").probe_digest
+    assert (subject / "greet.sh").read_text() == "echo Hello, Bob\n"
+
+
+@pytest.mark.requirement("probe.kinds")
+def test_files_of_a_probe_are_kept_without_secrets(run: Run, tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("page.html", "x" * 1000 + "hunter2-very-secret")
+    files = {
+        "log.txt": b"key hunter2-very-secret",
+        "page.png": b"\x89PNG\xff",
+        "marked.png": b"\x89PNG\xffhunter2-very-secret",
+        "trace.zip": archive.getvalue(),
+        "large.bin": b"\xff" * (MAX_ARTIFACT_BYTES + 1),
+    }
+
+    async def judge(_: HeadlessRun, __: ProbeWorkspace) -> Judgement:
+        return Judgement(verdict=Verdict.PASS, summary="seen", artifacts=files)
+
+    keep = tmp_path / "evidence"
+    keep.mkdir()
+    secrets = [Secret(name="KEY", value="hunter2-very-secret")]
+    row = run("true", kinds={"headless_run": judge}, keep=keep, secrets=secrets)
+    assert [each.file for each in row.artifacts] == ["probe-1-final-log.txt", "probe-1-final-page.png"]
+    assert {each.file: each.sha256 for each in row.artifacts} == {
+        path.name: digest_bytes(path.read_bytes()) for path in keep.iterdir()
+    }
+    assert b"hunter2" not in (keep / "probe-1-final-log.txt").read_bytes()
+    assert row.summary == (
+        "seen; not kept: marked.png, which may contain a secret; not kept: trace.zip, which may contain a secret; "
+        "not kept: large.bin, which is too large"
+    )
+
+
+@pytest.mark.requirement("probe.kinds")
+def test_another_view_does_not_show_what_a_program_changed(run: Run) -> None:
+    seen: list[bytes] = []
+
+    async def judge(_: HeadlessRun, workspace: ProbeWorkspace) -> Judgement:
+        await workspace.run(["bash", "-c", "echo changed >greet.sh"], timeout_s=10)
+        view = await workspace.make_view()
+        ended = await workspace.run(["bash", "-c", "cat; cat greet.sh"], timeout_s=10, stdin=b"in\n", view=view)
+        seen.append(ended.stdout)
+        return Judgement(verdict=Verdict.PASS, summary="seen")
+
+    assert run("true", kinds={"headless_run": judge}).summary == "seen"
+    assert seen == [b"in\necho Hello, Bob\n"]

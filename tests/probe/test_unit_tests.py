@@ -15,16 +15,18 @@ from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.intent import open_intents
 from proctor.contain.ladder import Containment, Variant, choose, survey
 from proctor.errors import InputError
+from proctor.evidence.artifacts import Judged
 from proctor.evidence.redact import Redactor
 from proctor.probe.gate import decide
 from proctor.probe.junit import MAX_REPORT_BYTES, ReportError, parse_report
 from proctor.probe.kind import ProbeReference, UntouchedTree
-from proctor.probe.model import ControlsRecord, Fault, Judged, Phase, ProbeRow, Verdict, ViewKind, require
+from proctor.probe.model import ControlsRecord, Fault, Phase, ProbeRow, Verdict, ViewKind, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import load_spec
-from proctor.spec.probes import ControlFiles, HeadlessRun, ProbeSpec, UnitTests
+from proctor.spec.probe_kinds import ControlFiles, HeadlessRun, UnitTests
+from proctor.spec.probes import ProbeSpec
 from proctor.workspace.snapshot import EMPTY, snapshot
 from tests.lab import Lab, mission, say_done
 
@@ -513,7 +515,7 @@ def test_report_of_a_hostile_program_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("probe", "errors"),
     [
-        ("{kind: unit_tests}", ["probes[0].paths: `unit_tests` needs the key `paths` or `command`"]),
+        ("{kind: unit_tests}", ["probes[0].paths: it needs the key `paths` or `command`"]),
         (
             "{kind: unit_tests, command: make test}",
             [

@@ -9,7 +9,7 @@ from proctor.model.script import Patch, load_script
 from proctor.model.wire import Text
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import LoadedSpec, load_spec
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probe_kinds import HeadlessRun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

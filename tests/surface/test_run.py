@@ -28,8 +28,8 @@ def test_the_quickstart_comes_out_as_expected_and_says_what_to_do_next(quickstar
     assert lines[0] == "quickstart-#  in #"
     assert lines[at : at + 7] == [
         "mission/flow  runtime  outcome  claimed  verified  passed  expected  tools  time",
-        "ask/codex  codex_app_server  completed  yes  unknown  (yes)  yes  0  #",
-        "shell/codex  codex_app_server  completed  yes  unknown  (yes)  yes  1  #",
+        "ask/codex  codex_app_server  completed  yes  no probe  (yes)  yes  0  #",
+        "shell/codex  codex_app_server  completed  yes  no probe  (yes)  yes  1  #",
         "fix/codex  codex_app_server  completed  yes  yes  yes  yes  2  #",
         "claim/codex  codex_app_server  completed  yes  NO  NO  yes  1  #",
         "ask/codex, shell/codex  verified unknown: the mission has no probe",

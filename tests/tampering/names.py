@@ -47,6 +47,7 @@ class Field:
     FACTS: Final = "facts"
     CLAIMED: Final = "claimed"
     VERIFIED: Final = "verified"
+    JUDGED: Final = "judged"
     ANSWER: Final = "answer"
     FRAME: Final = "frame"
     OUTCOME: Final = "outcome"

@@ -25,6 +25,7 @@ forged = steps(
         "{claim}/" + REPORT,
         {
             Field.VERIFIED: True,
+            Field.JUDGED: "outside",
             Field.REASONS: [],
             Field.REASON_CODES: [],
             Field.CRITERIA: [

@@ -102,6 +102,7 @@ def finalize(
         **advice(ending.code, has_begun=derived.metrics.turns > 0),
         claimed=claim.claimed,
         verified=decision.verified.as_bool,
+        judged=decision.judged,
         reasons=decision.reasons,
         reason_codes=decision.reason_codes,
         criteria=decision.criteria,
@@ -123,6 +124,11 @@ def finalize(
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
     forbidden = tripwire.forbidden_bytes(tripwire.find_tripwire(request.secrets))
     known = {name: measure_bytes(data, file=name, forbidden=forbidden) for name, data in written.items()}
+    known |= {
+        each.file: SealedFile(sha256=each.sha256.removeprefix("sha256:"), bytes=each.bytes)
+        for row in conversation.probes
+        for each in row.artifacts
+    }
     sealed = build_seal(
         paths,
         attempt_id=request.attempt_id,

@@ -15,12 +15,15 @@ from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.event.model import Event
 from proctor.event.row import ASKED_TO_STOP, CancelRequested
+from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
 from proctor.fact import Fact
 from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId
 from proctor.plan.model import Limits, ResolvedFlow, Trial
+from proctor.probe.kind import HiddenFiles
+from proctor.probe.model import require
 from proctor.runtime.base import Decide, Host, ModelChoice, Runtime, Tool
 from proctor.spec.model import MissionSpec
 
@@ -116,6 +119,8 @@ class AttemptRequest:
     """Paths in hidden folders that a fenced agent can read. They exist."""
     sources: Mapping[str, bytes] = field(default_factory=dict)
     """Files of the spec that probes need, by their path as the spec has it."""
+    hidden_files: HiddenFiles | None = None
+    """Files that are laid over the workspace when a probe runs. None if the mission has none."""
     spec_folder: Path = Path()
     """Folder of the spec, in which the mission's hooks run."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
@@ -152,6 +157,12 @@ class AttemptRequest:
     at_rest: Callable[[], None] = _do_nothing
     """Called when neither the agent nor probes nor hooks run any more. Not called if the attempt is abandoned before
     that."""
+
+    @property
+    def required_probes(self) -> tuple[RequiredProbe, ...]:
+        """The probes that the mission requires, in its order."""
+        hidden = None if self.hidden_files is None else self.hidden_files.digest
+        return require(self.mission.probes, files=self.sources, hidden=hidden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

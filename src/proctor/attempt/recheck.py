@@ -29,6 +29,7 @@ from proctor.evidence.layout import (
     WORKSPACE_DIFF,
     AttemptPaths,
     RunPaths,
+    is_probe_file,
 )
 from proctor.evidence.reader import Finding
 from proctor.evidence.validate import Validation, conclude, validate_attempt
@@ -90,10 +91,27 @@ def recheck(files: AttemptFiles) -> tuple[Finding, ...]:
     probes = files.rows(PROBES, ProbeRow)
     rows = list(probes)
     findings += probes.findings
+    findings += _check_kept_files(files, rows)
     report = _read(files, REPORT, AttemptReport, findings)
     if report is not None:
         findings += _check_report(report, again, record, rows, files)
     return tuple(dict.fromkeys(findings))
+
+
+def _check_kept_files(files: AttemptFiles, rows: list[ProbeRow]) -> Iterator[Finding]:
+    """Check that the files which probes kept are those that their rows name, with the content they had."""
+    named = {each.file: each for row in rows for each in row.artifacts}
+    try:
+        there = {name for name in files.entries() if is_probe_file(name)}
+        for name in sorted(named.keys() | there):
+            if name not in named:
+                yield Finding(code="evidence.extra-file", file=name, detail="no probe row names it")
+            elif name not in there:
+                yield Finding(code="evidence.missing-file", file=name, detail="absent, but a probe row names it")
+            elif f"sha256:{files.measure(name).sha256}" != named[name].sha256:
+                yield Finding(code="evidence.digest", file=name, detail="not the file that its probe row names")
+    except EvidenceError as error:
+        yield Finding.of(error)
 
 
 def derive_again(files: AttemptFiles) -> RederiveResult:
@@ -168,6 +186,9 @@ def _check_report(
     verified = decision.verified.as_bool
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"
+        yield Finding(code="evidence.gate", file=REPORT, detail=detail)
+    if report.judged is not decision.judged:
+        detail = f"judged is {report.judged}, but the probes give {decision.judged}"
         yield Finding(code="evidence.gate", file=REPORT, detail=detail)
     if report.reason_codes != decision.reason_codes:
         here, there = (", ".join(codes) or "none" for codes in (report.reason_codes, decision.reason_codes))

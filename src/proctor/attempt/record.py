@@ -6,7 +6,6 @@ from proctor.evidence import layout
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
-from proctor.probe.model import require
 from proctor.spec.model import SCRIPTED
 
 
@@ -29,7 +28,7 @@ def write_record(request: AttemptRequest, *, base: Digest, prompt: bytes, redact
         trial_digest=request.trial.digest,
         prompt_digest=canonical.digest_bytes(prompt),
         workspace_digest=base,
-        required_probes=require(request.mission.probes),
+        required_probes=request.required_probes,
         waivers=tuple(request.mission.waive),
         expect=request.mission.expect,
         isolation=flow.isolation,

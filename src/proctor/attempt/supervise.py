@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -16,6 +16,7 @@ from proctor.attempt.finalize import SessionRecord, finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
+from proctor.attempt.probing import ProbeRunner
 from proctor.attempt.record import write_record
 from proctor.attempt.recording import open_recording
 from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
@@ -32,10 +33,8 @@ from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.probe.kind import ProbeReference, UntouchedTree
-from proctor.probe.model import Phase, ProbeRow, Verdict, require
-from proctor.probe.run import run_probe
-from proctor.probe.view import examine_subject
+from proctor.probe.kind import UntouchedTree
+from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
 from proctor.spec.model import Isolation
@@ -125,7 +124,7 @@ class _Supervisor:
         self._session: Session | None = None
         self._stop_cause: ClockName | Literal["other"] | None = None
         self._disk: ScratchDisk | None = None
-        self._untouched: UntouchedTree | None = None
+        self._probes: ProbeRunner | None = None
         self._found: FailureFound | None = None
         self._is_found_recorded = False
         limits = request.limits
@@ -158,7 +157,7 @@ class _Supervisor:
         with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
             frames, probes, tap = streams.frames, streams.probes, streams.tap
             base = await self._prepare()
-            self._untouched = UntouchedTree(folder=request.workspace_source, tree=base)
+            self._probes = self._make_runner(base)
             self._disk = ScratchDisk(request.scratch, base=_space_of(base), owned=self._owned_folders)
             await self._watched(tap, lambda: self._work(tap, base, probes))
             request.turn_over()
@@ -401,7 +400,7 @@ class _Supervisor:
         if not self._request.stop.is_set() and not is_campaign_over:
             return None
         finished = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
-        if finished >= len(require(self._request.mission.probes)):
+        if finished >= len(self._request.required_probes):
             return None
         what = "stopped before the probes had judged the work"
         if not self._request.stop.is_set():
@@ -431,7 +430,7 @@ class _Supervisor:
         if found is None or bucket_of(found.code) is not Bucket.AGENT:
             return
         summary = self._redactor.text(f"not run: {found.detail}").text
-        rows = [self._failed_row(probe, now, summary) for probe in require(self._request.mission.probes)]
+        rows = [self._failed_row(probe, now, summary) for probe in self._request.required_probes]
         self._conversation.probes += rows
         log.append(rows)
 
@@ -446,41 +445,32 @@ class _Supervisor:
             raise disk_error(error, path=folder) from error
 
     async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
-        request = self._request
-        if not request.mission.probes:
+        if self._probes is None:
             return
-        workspace = await anyio.to_thread.run_sync(
-            lambda: examine_subject(self._workspace, subject.digest, tree=subject)
-        )
-        # Rows of this probe on the untouched workspace; there are none yet while it is judged itself.
-        baselines = {row.index: row for row in self._conversation.probes if row.phase is Phase.BASELINE}
-        for index, spec in enumerate(request.mission.probes):
-            runs: list[tuple[Phase, bytes | None]] = [(phase, None)]
-            if phase is Phase.BASELINE and spec.mutant is not None:
-                runs.append((Phase.MUTANT, request.sources[spec.mutant]))
-            for each, patch in runs:
-                row = await run_probe(
-                    spec,
-                    index=index,
-                    phase=each,
-                    subject=workspace,
-                    scratch=request.judging,
-                    hidden=request.hidden,
-                    agent_folders=self._reachable_folders(),
-                    reference=ProbeReference(
-                        untouched=self._untouched,
-                        protect=request.mission.protect,
-                        sources=request.sources,
-                        baseline=baselines.get(index),
-                    ),
-                    patch=patch,
-                    containment=request.containment,
-                    intents=request.intents,
-                    redactor=self._redactor,
-                    clock=request.clock,
-                )
+        async with aclosing(self._probes.run(phase, self._workspace, subject)) as rows:
+            async for row in rows:
                 self._conversation.probes.append(row)
                 log.append([row])
+
+    def _make_runner(self, base: Snapshot) -> ProbeRunner | None:
+        """Return what runs the mission's probes; None if it has none."""
+        request = self._request
+        if not request.mission.probes:
+            return None
+        return ProbeRunner(
+            mission=request.mission,
+            untouched=UntouchedTree(folder=request.workspace_source, tree=base),
+            sources=request.sources,
+            hidden_files=request.hidden_files,
+            scratch=request.judging,
+            hidden=request.hidden,
+            containment=request.containment,
+            intents=request.intents,
+            redactor=self._redactor,
+            clock=request.clock,
+            agent_folders=self._reachable_folders(),
+            keep=request.paths.folder,
+        )
 
     def _fail_cut_off_probe(self, subject: Snapshot, log: ChainedLog) -> None:
         """Record that the probe that was running did not end in time. It ended on the untouched workspace.
@@ -488,7 +478,7 @@ class _Supervisor:
         Otherwise an agent could avoid a verdict by leaving work that takes too long to judge.
         """
         done = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
-        for probe in require(self._request.mission.probes)[done : done + 1]:
+        for probe in self._request.required_probes[done : done + 1]:
             row = self._failed_row(probe, subject, "did not end before the attempt reached its time limit")
             self._conversation.probes.append(row)
             log.append([row])

@@ -103,6 +103,7 @@ class AttemptRunner:
                 hidden_from_agent=sight.hidden,
                 visible_to_agent=sight.visible,
                 sources=self.loaded.sources,
+                hidden_files=frozen.overlay_of(mission),
                 spec_folder=self.loaded.folder,
                 facts=facts,
                 is_persistent=flow.persistence is Persistence.PERSISTENT,

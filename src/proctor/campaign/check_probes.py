@@ -16,21 +16,21 @@ from proctor import places
 from proctor.attempt.hooks import has_hook
 from proctor.campaign.freeze import FrozenSpec
 from proctor.campaign.watch import CampaignWatcher
-from proctor.canonical import digest
 from proctor.contain.intent import open_intents
 from proctor.contain.ladder import Containment
 from proctor.errors import CODES, CollectedMachineError, InputError, MachineError, disk_error
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest, MissionId
 from proctor.probe.kind import ProbeReference
-from proctor.probe.model import Fault, Phase, ProbeRow, Verdict
+from proctor.probe.model import Fault, Phase, ProbeRow, Verdict, identify_probe
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
-from proctor.spec.probes import ProbeSpec, Role, command_of
+from proctor.spec.probe_options import Role
+from proctor.spec.probes import ProbeSpec, command_of
 from proctor.workspace.snapshot import EMPTY
 
 CHECK_S: Final = 600.0
@@ -132,7 +132,9 @@ class ProbeChecker:
     def _key(self, check: _Check) -> _Key:
         key = check.mission.workspace.key
         base = EMPTY.digest if key is None else self.frozen.workspace_digests[key]
-        return digest(check.spec), base, check.phase
+        hidden = self.frozen.overlay_of(check.mission)
+        probe = identify_probe(check.spec, files=self.loaded.sources, hidden=None if hidden is None else hidden.digest)
+        return probe, base, check.phase
 
     def _has_before_hook(self, mission: MissionSpec) -> bool:
         # A hook may provide what the probe needs, or undo what makes it pass, so only an attempt can tell.
@@ -168,7 +170,9 @@ class ProbeChecker:
                             containment=self.containment,
                             intents=intents,
                             redactor=self.redactor,
-                            reference=ProbeReference(sources=self.loaded.sources),
+                            reference=ProbeReference(
+                                sources=self.loaded.sources, hidden=self.frozen.overlay_of(check.mission)
+                            ),
                         )
                 done += 1
                 self.watcher.probes_checked(done, of=len(wanted))

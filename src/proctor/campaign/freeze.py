@@ -19,8 +19,10 @@ from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Plan
+from proctor.probe.kind import HiddenFiles
 from proctor.spec.load import NO_OVERRIDES, LoadedSpec, SpecOverrides
 from proctor.spec.missions import MissionSource
+from proctor.spec.model import MissionSpec
 from proctor.workspace.clone import clone
 from proctor.workspace.name import quoted
 from proctor.workspace.prepare import is_excluded, prepare
@@ -41,8 +43,10 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Digest of each script."""
     workspaces: dict[str, Digest]
     """Digest of the content of each workspace."""
+    overlays: dict[str, Digest]
+    """Digest of the content of each folder with hidden files."""
     files: dict[str, Digest]
-    """Digest of each mission file, template, patch and price file."""
+    """Digest of each mission file, template, file of a probe, patch and price file."""
     names: dict[str, str]
     """Name of each script and file in the snapshot folder, by its path as written in the spec."""
     given: SpecOverrides
@@ -57,6 +61,14 @@ class FrozenSpec:
     snapshot: Mapping[str, Digest]
     workspaces: Mapping[str, Path]
     workspace_digests: Mapping[str, Digest]
+    overlays: Mapping[str, Path]
+    overlay_digests: Mapping[str, Digest]
+
+    def overlay_of(self, mission: MissionSpec) -> HiddenFiles | None:
+        """Return the frozen hidden files of a mission; None if it has none."""
+        if mission.overlay is None:
+            return None
+        return HiddenFiles(folder=self.overlays[mission.overlay], digest=self.overlay_digests[mission.overlay])
 
 
 def freeze(
@@ -66,20 +78,22 @@ def freeze(
 
     A workspace may hold anything, so its copy goes to the cache folder, not into the evidence.
     """
-    copies, digests = _copy_and_digest(loaded, into=workspaces)
-    plan = _plan(loaded, digests, is_canary=is_canary)
+    copies = _copy_and_digest(loaded, into=workspaces)
+    plan = _plan(loaded, copies, is_canary=is_canary)
     make_folder(paths.spec_snapshot)
     written = {
         name: write_text_artifact(paths.spec_snapshot / name, text, redactor=redactor)
         for name, text in _texts(loaded).items()
     }
-    index = _index(loaded, digests)
+    index = _index(loaded, copies)
     written[paths.snapshot_index.name] = write_artifact(paths.snapshot_index, index, redactor=redactor)
     return FrozenSpec(
         plan=plan,
         snapshot={name: digest_bytes(data) for name, data in written.items()},
-        workspaces=copies,
-        workspace_digests=digests,
+        workspaces=copies.workspaces,
+        workspace_digests=copies.workspace_digests,
+        overlays=copies.overlays,
+        overlay_digests=copies.overlay_digests,
     )
 
 
@@ -94,15 +108,22 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
         raise
     if kept.plan.is_canary:
         raise InputError("campaign.canary", f"{paths.folder.name} is a canary, which cannot be resumed")
-    copies, digests = _copy_and_digest(loaded, into=workspaces)
-    now = _index(loaded, digests)
+    copies = _copy_and_digest(loaded, into=workspaces)
+    now = _index(loaded, copies)
     if now != before:
         raise _changed_error(loaded, paths, before=before, now=now, redactor=redactor)
-    plan = _plan(loaded, digests, is_canary=False)
+    plan = _plan(loaded, copies, is_canary=False)
     if plan.digest != kept.plan.digest:
         what = "this version of Proctor makes another plan from the same spec than the one that started the campaign"
         raise InputError("campaign.changed", what, file=loaded.file)
-    return FrozenSpec(plan=plan, snapshot=kept.snapshot, workspaces=copies, workspace_digests=digests)
+    return FrozenSpec(
+        plan=plan,
+        snapshot=kept.snapshot,
+        workspaces=copies.workspaces,
+        workspace_digests=copies.workspace_digests,
+        overlays=copies.overlays,
+        overlay_digests=copies.overlay_digests,
+    )
 
 
 def read_given(campaign: CampaignPaths) -> SpecOverrides:
@@ -113,8 +134,13 @@ def read_given(campaign: CampaignPaths) -> SpecOverrides:
         return NO_OVERRIDES
 
 
-def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bool) -> Plan:
-    contents = Contents(scripts=loaded.script_digests, sources=loaded.source_digests, workspaces=workspaces)
+def _plan(loaded: LoadedSpec, copies: "_Copies", *, is_canary: bool) -> Plan:
+    contents = Contents(
+        scripts=loaded.script_digests,
+        sources=loaded.source_digests,
+        workspaces=copies.workspace_digests,
+        overlays=copies.overlay_digests,
+    )
     return expand(
         loaded.spec,
         missions=loaded.missions,
@@ -125,11 +151,12 @@ def _plan(loaded: LoadedSpec, workspaces: Mapping[str, Digest], *, is_canary: bo
     )
 
 
-def _index(loaded: LoadedSpec, workspaces: Mapping[str, Digest]) -> FrozenFiles:
+def _index(loaded: LoadedSpec, copies: "_Copies") -> FrozenFiles:
     return FrozenFiles(
         spec=loaded.digest,
         scripts=dict(loaded.script_digests),
-        workspaces=dict(workspaces),
+        workspaces=dict(copies.workspace_digests),
+        overlays=dict(copies.overlay_digests),
         files=loaded.source_digests,
         names=_names(loaded),
         given=loaded.overrides,
@@ -160,6 +187,11 @@ def _changed_error(
         f"workspace {key}: its files have changed since the campaign began{_written_since(loaded, paths, key)}"
         for key in sorted(before.workspaces.keys() | now.workspaces.keys())
         if before.workspaces.get(key) != now.workspaces.get(key)
+    ]
+    folders += [
+        f"overlay {key}: its files have changed since the campaign began"
+        for key in sorted(before.overlays.keys() | now.overlays.keys())
+        if before.overlays.get(key) != now.overlays.get(key)
     ]
     texts = _texts(loaded)
     lines: list[str] = []
@@ -194,9 +226,39 @@ def _read_kept(paths: CampaignPaths, name: str) -> str:
         return ""
 
 
-def _copy_and_digest(loaded: LoadedSpec, *, into: Path) -> tuple[dict[str, Path], dict[str, Digest]]:
-    copies = copy_workspaces(loaded, into=into)
-    return copies, {key: snapshot(copy).digest for key, copy in copies.items()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copies:
+    """Copies of the folders that a spec names, and the digests of their content."""
+
+    workspaces: Mapping[str, Path]
+    workspace_digests: Mapping[str, Digest]
+    overlays: Mapping[str, Path]
+    overlay_digests: Mapping[str, Digest]
+
+
+def _copy_and_digest(loaded: LoadedSpec, *, into: Path) -> _Copies:
+    workspaces = copy_workspaces(loaded, into=into)
+    overlays = _copy_overlays(loaded, into=into)
+    return _Copies(
+        workspaces=workspaces,
+        workspace_digests={key: snapshot(copy).digest for key, copy in workspaces.items()},
+        overlays=overlays,
+        overlay_digests={key: snapshot(copy).digest for key, copy in overlays.items()},
+    )
+
+
+def _copy_overlays(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:
+    """Copy each folder with hidden files once. Raises InputError, located at the mission, for one that cannot be."""
+    copies: dict[str, Path] = {}
+    for mission in loaded.missions:
+        name = mission.overlay
+        if name is None or name in copies:
+            continue
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copies[name] = into / f"hidden-{len(copies)}"
+        with _locate_errors(loaded, loaded.mission_sources[mission.id], key="overlay"):
+            prepare(loaded.overlays[name], into=copies[name])
+    return copies
 
 
 def copy_workspaces(loaded: LoadedSpec, *, into: Path) -> dict[str, Path]:

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from proctor import places
 from proctor.campaign.examine_programs import ProgramExaminer
-from proctor.campaign.hiding import AgentSight, find_judging_paths, find_sight
+from proctor.campaign.hiding import AgentSight, find_judging_paths, find_sight, why_not_enforced
 from proctor.campaign.locate_error import locate_errors
 from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
 from proctor.campaign.scratch import scratch_of_runs, sweep
@@ -108,11 +108,12 @@ def _check(
     with suppress(OSError):
         sweep(scratch_of_runs())
     containment = choose(survey(bundled_bwrap=bundled_bwrap()))
-    judging = find_judging_paths(loaded, root=root, is_conversation=is_conversation)
+    judging = find_judging_paths(loaded, root=root, hidden=loaded.overlays.values(), is_conversation=is_conversation)
     sights = {}
     for at, flow in enumerate(flows):
         with locate_errors(loaded, key=f"flows[{at}]"):
             for candidate in candidates[flow.id]:
+                _refuse_seen_overlay(loaded, candidate.runtime, flow, containment)
                 place = flow.id, candidate.runtime_id
                 sights[place] = find_sight(
                     judging,
@@ -134,6 +135,15 @@ def _check(
         dialects=load_dialects(config) if any(flow.model.is_scripted for flow in flows) else {},
         warnings=tuple(dict.fromkeys(joining.warnings)),
     )
+
+
+def _refuse_seen_overlay(loaded: LoadedSpec, runtime: Runtime, flow: ResolvedFlow, containment: Containment) -> None:
+    """Raise InputError if a mission has hidden files that the agent of a flow could see."""
+    why = why_not_enforced(runtime, flow, containment)
+    for mission in loaded.missions if why is not None else ():
+        if mission.overlay is not None:
+            what = f"mission `{mission.id}` has hidden files, and flow `{flow.id}` cannot hide them: {why}"
+            raise InputError("policy.hidden-files", what)
 
 
 def _health(root: Path | None) -> Mapping[ProgramKey, ProgramHealth]:

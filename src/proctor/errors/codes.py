@@ -121,6 +121,10 @@ CODES: dict[str, Meaning] = {
         "A file or folder that must be hidden from the agent lies in a folder that the agent's program needs.",
         "Move it, or the program; or write `contain: none`, and nothing is hidden from the agents of that flow.",
     ),
+    "policy.hidden-files": Meaning(
+        "A mission has hidden files (`overlay`), and the agent of a flow could see them.",
+        "Remove `overlay`, or use a flow whose agent has a sandbox and is contained by bubblewrap or unshare.",
+    ),
     "policy.tmpdir-above-home": Meaning(
         "TMPDIR is a parent of the agent's home folder, which silently disables the agent's sandboxed shell.",
         "Remove TMPDIR from the flow's env, or set it to another folder.",

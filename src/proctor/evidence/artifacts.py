@@ -27,7 +27,7 @@ from proctor.plan.model import Limits, Plan
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.model import Approvals, Isolation, Sandbox
-from proctor.spec.probes import Role, WaiverSpec
+from proctor.spec.probe_options import Role, WaiverSpec
 
 SCHEMA_VERSION: Final = 1
 """Version of the format of every artifact. Another one is refused."""
@@ -53,11 +53,21 @@ class PlanFile(Artifact, frozen=True, kw_only=True):
     """Digest of each file in spec.snapshot as it was written, by its path in that folder."""
 
 
+class Judged(StrEnum):
+    """Where the comparison behind a verdict was made."""
+
+    INSIDE = "inside"
+    """By a process that also runs the product, which could forge the result."""
+    OUTSIDE = "outside"
+    """By Proctor, from what it observed."""
+
+
 class RequiredProbe(Part, frozen=True, kw_only=True):
     """A probe that a mission requires."""
 
     digest: Digest
-    """Digest of the probe's complete spec: a probe with another command is another probe."""
+    """Digest of the probe's complete spec with the content of its files and of the mission's hidden files: a probe with
+    another command or another golden is another probe."""
     kind: str
     """Kind of the probe, such as `headless_run`."""
     index: int
@@ -379,6 +389,9 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     """Whether the agent claims success. Null if it made no readable claim."""
     verified: bool | None
     """Whether the required probes established success. Null if they could not decide."""
+    judged: Judged | None = None
+    """Where the success was established: `outside` if a probe that passed was judged by Proctor; `inside` if all were
+    judged by a process that also runs the product, which could forge the result. Null unless `verified` is true."""
     reasons: tuple[str, ...]
     """Why `verified` is not true, one sentence each."""
     reason_codes: tuple[GateReason, ...]

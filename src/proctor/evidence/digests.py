@@ -13,7 +13,7 @@ from proctor import canonical, decoding
 from proctor.errors import EvidenceError, MachineError
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile
 from proctor.evidence.disk import open_descriptor, read_chunks
-from proctor.evidence.layout import SEALED, STREAMS, render_artifact
+from proctor.evidence.layout import SEALED, STREAMS, is_probe_file, render_artifact
 from proctor.evidence.reader import read_bytes, refuse_other_version
 
 Stamped = TypeVar("Stamped", Seal, ProcessRecord)
@@ -29,7 +29,8 @@ def stamp(draft: Stamped) -> Stamped:
 def load_seal(read: Callable[[], bytes], *, file: str) -> Seal:
     """Return the seal in the content that `read` returns. Raises EvidenceError like `load_stamped`."""
     seal = load_stamped(read, Seal, file=file)
-    if set(seal.files) != set(SEALED) or set(seal.streams) != set(STREAMS):
+    others = seal.files.keys() - set(SEALED)
+    if not set(SEALED) <= seal.files.keys() or not all(map(is_probe_file, others)) or set(seal.streams) != set(STREAMS):
         raise EvidenceError("evidence.seal", "the files that it names are not those of an attempt", file=file)
     return seal
 

@@ -34,9 +34,29 @@ SEAL_SIGNATURE = "seal.json.sig"
 STREAMS = (FRAMES, TOOL_CALLS, TRANSCRIPT, PROBES)
 """The hash-chained files of an attempt."""
 SEALED = (ATTEMPT, PROMPT, FRAMES, TOOL_CALLS, TRANSCRIPT, RUNNER_REF, FEEDBACK, PROBES, WORKSPACE_DIFF, REPORT)
-"""Every file of an attempt that the seal covers."""
+"""The files that every attempt has. The seal covers them and the files that probes keep."""
+
+_PROBE_FILE = re.compile(r"probe-\d{1,4}-[a-z]{1,20}-[a-z0-9][a-z0-9.-]{0,59}")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=-]{0,199}")
+
+
+def probe_file_prefix(index: int, phase: str) -> str:
+    """Return the beginning of the names of files that a probe keeps.
+
+    >>> probe_file_prefix(0, "final")
+    'probe-1-final-'
+    """
+    return f"probe-{index + 1}-{phase}-"
+
+
+def is_probe_file(name: str) -> bool:
+    """Return whether a file of an attempt is one that a probe keeps, such as a screenshot.
+
+    >>> [is_probe_file(name) for name in ("probe-1-final-page.png", "probes.jsonl", "probe-1-final-../x")]
+    [True, False, False]
+    """
+    return _PROBE_FILE.fullmatch(name) is not None
 
 
 def signature_path(path: Path) -> Path:

@@ -17,6 +17,7 @@ from proctor.evidence.layout import (
     STREAMS,
     AttemptPaths,
     RuntimePaths,
+    is_probe_file,
     write_artifact,
 )
 from proctor.evidence.reader import Finding
@@ -60,7 +61,10 @@ def build_seal(
     draft = Seal(
         attempt_id=attempt_id,
         sealed_at_ms=clock.wall_ms(),
-        files={name: known.get(name) or measure(paths.folder / name, forbidden=forbidden) for name in SEALED},
+        files={
+            name: known.get(name) or measure(paths.folder / name, forbidden=forbidden)
+            for name in (*SEALED, *sorted(filter(is_probe_file, entries)))
+        },
         streams={name: streams[name] for name in STREAMS},
         sha256="",
     )
@@ -74,7 +78,7 @@ def write_seal(paths: AttemptPaths, sealed: Seal, *, is_durable: bool) -> None:
     Raises MachineError if the disk refuses.
     """
     if is_durable:
-        for name in SEALED:
+        for name in sealed.files:
             sync_file(paths.folder / name)
         # The folder is synced before the seal is written: a seal on disk must mean that the other files are there.
         sync_folder(paths.folder)
@@ -95,14 +99,16 @@ def check_seal(files: AttemptFiles) -> tuple[Finding, ...]:
         entries = files.entries()
     except EvidenceError as error:
         return (Finding.of(error),)
-    findings = list(_unexpected_entries(entries, is_sealed=SEAL in entries))
+    findings = list[Finding]()
     seal = None
     if entries.get(SEAL, True):
         try:
             seal = files.seal
         except EvidenceError as error:
             findings.append(Finding.of(error))
-    for name in SEALED:
+    sealed = None if seal is None else seal.files
+    findings[:0] = _unexpected_entries(entries, is_sealed=SEAL in entries, sealed=sealed)
+    for name in SEALED if seal is None else seal.files:
         # Without a seal the attempt was cut off, so an absent file is not a finding.
         if name not in entries and SEAL in entries:
             findings.append(Finding(code="evidence.missing-file", file=name, detail="absent"))
@@ -126,8 +132,11 @@ def _differences(files: AttemptFiles, name: str, *, sealed: SealedFile) -> Itera
         yield Finding(code="evidence.digest", file=name, detail=detail)
 
 
-def _unexpected_entries(entries: Mapping[str, bool], *, is_sealed: bool) -> Iterator[Finding]:
-    known = {SEAL, *SEALED}
+def _unexpected_entries(
+    entries: Mapping[str, bool], *, is_sealed: bool, sealed: Mapping[str, SealedFile] | None = None
+) -> Iterator[Finding]:
+    """Yield what does not belong in the folder. Before there is a seal, `sealed` is None and probes may keep files."""
+    known = {SEAL, *SEALED, *(filter(is_probe_file, entries) if sealed is None else sealed)}
     if not is_sealed:
         known |= {draft_path(Path(name)).name for name in known}  # left by writes that were cut off
     if SEAL in entries:

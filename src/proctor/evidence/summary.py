@@ -13,6 +13,7 @@ from proctor.evidence.artifacts import (
     Expectation,
     FailureExcerpt,
     GateReason,
+    Judged,
     Part,
     why_unjudged,
 )
@@ -54,6 +55,9 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """Whether the agent said that the task is done."""
     verified: bool | None
     """Whether the required probes verified the task."""
+    judged: Judged | None = None
+    """Where that was established: `outside` the product's processes by Proctor, or only `inside` them, where it could
+    be forged; null unless `verified` is true."""
     reasons: tuple[str, ...]
     """Why it is not verified."""
     reason_codes: tuple[GateReason, ...]
@@ -180,6 +184,7 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         detail=report.detail,
         claimed=report.claimed,
         verified=report.verified,
+        judged=report.judged,
         reasons=report.reasons,
         reason_codes=report.reason_codes,
         expectation=report.expectation,

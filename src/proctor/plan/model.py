@@ -189,8 +189,10 @@ class Plan(PlanStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Digests of scripts and files for probes, by their path in the spec, and of workspaces by `WorkspaceSpec.key`."""
+    """Digests of scripts, files for probes and folders with hidden files, by their path in the spec, and of workspaces
+    by `WorkspaceSpec.key`."""
 
     scripts: Mapping[str, Digest]
     workspaces: Mapping[str, Digest]
     sources: Mapping[str, Digest] = field(default_factory=dict)
+    overlays: Mapping[str, Digest] = field(default_factory=dict)

@@ -39,6 +39,9 @@ The decision for a *criterion* is no if the decision for any of its probes is no
 otherwise yes. A waived criterion is unknown. The mission is decided from its criteria in the same way; it is unknown
 without a probe, and if all probes are guards and the agent changed nothing.
 
+A yes is judged *outside* if Proctor itself judged one of the probes, and *inside* if every verdict comes from a process
+that also runs the product.
+
 A probe that could not have verified any work, whatever the agent did, is *unusable*: a goal whose untouched rows are
 not a clean failure, or a guard that does not pass there or fails to fail on its mutant. Its reason code says so even if
 the decision is no, and a trial with such a probe is not scored (`evidence.artifacts.why_unjudged`).
@@ -46,19 +49,19 @@ the decision is no, and a trial with such a probe is not scored (`evidence.artif
 For the same content, no row that is added turns a no into a yes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
 
-from proctor.evidence.artifacts import CriterionDecision, GateReason, RequiredProbe, why_unjudged
+from proctor.evidence.artifacts import CriterionDecision, GateReason, Judged, RequiredProbe, why_unjudged
 from proctor.ids import Digest
 from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, Verdict
 from proctor.spec.argv import shell_command
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.probes import Role, WaiverSpec
+from proctor.spec.probe_options import Role, WaiverSpec
 
 _COMMAND_CHARS: Final = 80
 
@@ -91,6 +94,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """Why `verified` is not yes, one text per probe; empty if it is yes."""
     reason_codes: tuple[GateReason, ...] = ()
     """The kind of each of `reasons`, in the same order."""
+    judged: Judged | None = None
+    """Where a yes comes from: `outside` if Proctor itself judged a probe, otherwise `inside`. None unless it is yes."""
 
     @property
     def unjudged(self) -> GateReason | None:
@@ -138,6 +143,7 @@ def decide(
         criteria=tuple(_criteria(per_probe, waived)),
         reasons=tuple(text for each, text in named if is_open and each.reason),
         reason_codes=tuple(each.reason_code for each in per_probe if is_open and each.reason_code is not None),
+        judged=None if is_open else _judged(rows.values()),
     )
 
 
@@ -338,6 +344,12 @@ def _together(decisions: Sequence[ProbeDecision]) -> ExpectedVerdict:
     found = {each.verified for each in decisions}
     order = ExpectedVerdict.NO, ExpectedVerdict.UNKNOWN, ExpectedVerdict.YES
     return next(each for each in order if each in found)
+
+
+def _judged(rows: Iterable[_Rows]) -> Judged:
+    """Return where a yes comes from. A pass whose row does not say it counts as inside."""
+    passed = [row for each in rows for row in each.final if row.verdict is Verdict.PASS]
+    return Judged.OUTSIDE if any(row.judged is Judged.OUTSIDE for row in passed) else Judged.INSIDE
 
 
 def _criteria(decisions: Sequence[ProbeDecision], waived: Mapping[str, WaiverSpec]) -> Iterator[CriterionDecision]:

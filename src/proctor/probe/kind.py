@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -13,14 +13,28 @@ from proctor.contain.fences import Fences
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
+from proctor.evidence.artifacts import Judged
 from proctor.evidence.redact import Redactor
-from proctor.probe.model import ControlsRecord, Fault, Judged, ProbeProgram, ProbeRow, TestsRecord, Verdict
+from proctor.ids import Digest
+from proctor.probe.model import ControlsRecord, Fault, ProbeProgram, ProbeRow, TestsRecord, Verdict
 from proctor.probe.program import identify_programs, missing_program
 from proctor.probe.view import Subject, View
 from proctor.transport.process import ProcessResult, run_once
 from proctor.workspace.snapshot import Snapshot
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
+MAX_ARTIFACT_BYTES: Final = 16 * 1024 * 1024
+"""Largest file that a probe may keep as evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenFiles:
+    """Files of a mission that no agent sees. They are laid over the workspace when a probe runs."""
+
+    folder: Path
+    """The folder that contains them, at their paths in the workspace."""
+    digest: Digest
+    """The digest of its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +57,8 @@ class ProbeReference:
     """Globs of the files that the agent must leave as they are."""
     sources: Mapping[str, bytes] = field(default_factory=dict)
     """Files of the spec, by their path as the spec has it."""
+    hidden: HiddenFiles | None = None
+    """The mission's hidden files; None if it has none."""
     baseline: ProbeRow | None = None
     """The row of this probe on the untouched workspace; None without one."""
 
@@ -77,6 +93,12 @@ class ProbeWorkspace:
     """One probe's view of the workspace, and the only way to run a program in it."""
 
     view: View
+    """What programs see unless `run` names another view."""
+    make_view: Callable[[], Awaitable[View]]
+    """Makes another view of the workspace as it is, without what earlier programs changed. It has the same layers, and
+    a folder for its changes if the layout keeps them. It is removed with the probe."""
+    subject: Subject
+    """The workspace itself, which only Proctor reads."""
     out: Path
     """An empty folder outside the view, in which the probe's programs may write."""
     env: Mapping[str, str]
@@ -85,8 +107,8 @@ class ProbeWorkspace:
     intents: IntentLog
     redactor: Redactor
     """Must be applied to program output before the output is shortened: a partial secret is not recognized."""
-    fence: Callable[[str], Fences] | None = None
-    """Returns the fences for a program; None leaves files and network unrestricted."""
+    fence: Callable[[str, View], Fences] | None = None
+    """Returns the fences for a program that sees a view; None leaves files and network unrestricted."""
     programs: list[ProbeProgram] = field(default_factory=list)
     """The programs that were run or are missing."""
     agent_folders: Sequence[Path] | None = None
@@ -104,26 +126,40 @@ class ProbeWorkspace:
         self.programs.append(missing_program(program))
 
     async def run(
-        self, argv: Sequence[str], *, timeout_s: float, max_output_bytes: int = MAX_OUTPUT_BYTES
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        view: View | None = None,
     ) -> ProcessResult:
-        """Run a program in the workspace, contained. Raises MachineError if it cannot be started."""
-        fences = None if self.fence is None else self.fence(argv[0])
+        """Run a program in the workspace, contained, and end all its processes with it.
+
+        `env` is added to the environment. An overlay view without a folder for changes starts anew with each program;
+        a copy keeps what earlier programs changed. Raises MachineError if the program cannot be started.
+        """
+        view = self.view if view is None else view
+        fences = None if self.fence is None else self.fence(argv[0], view)
         plan = wrap(
             self.containment,
             argv,
-            env=self.env,
-            cwd=self.view.place,
+            env={**self.env, **(env or {})},
+            cwd=view.place,
             marker=new_marker(),
             fences=fences,
         )
         # Before they run: what they leave behind must not be taken for what they were.
         found = await anyio.to_thread.run_sync(
             lambda: identify_programs(
-                argv, workspace=self.view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
+                argv, workspace=view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
             )
         )
         self.programs.extend(found)
-        return await run_once(plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
+        return await run_once(
+            plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes, stdin=stdin
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +181,9 @@ class Judgement:
     """What the report says about the control tests; None if there are none."""
     tests: TestsRecord | None = None
     """The tests of the report; None without a report."""
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    """Files to keep as evidence, by a plain name such as `screenshot.png`. Text is redacted. Of other files, those that
+    contain a secret and those over MAX_ARTIFACT_BYTES are left out, which the row's summary says."""
 
 
 class ProbeKind(Protocol):

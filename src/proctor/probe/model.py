@@ -1,15 +1,19 @@
 """Rows of probes.jsonl, and the probes that a mission requires."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
-from proctor.canonical import digest
-from proctor.evidence.artifacts import RequiredProbe
-from proctor.ids import Digest
+from proctor.canonical import digest, digest_bytes
+from proctor.evidence.artifacts import Judged, RequiredProbe
+from proctor.ids import AttemptId, Digest
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probes import ProbeSpec, Role
+from proctor.spec.probe_options import Role
+from proctor.spec.probes import ProbeSpec, files_of
+
+_NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Verdict(StrEnum):
@@ -52,15 +56,6 @@ class ViewKind(StrEnum):
     """Through an overlay mount at the workspace's own path. Nothing was copied."""
     COPY = "copy"
     """As a copy in another folder."""
-
-
-class Judged(StrEnum):
-    """Where the comparison behind a verdict was made."""
-
-    INSIDE = "inside"
-    """By a process that also runs the product, which could forge the result."""
-    OUTSIDE = "outside"
-    """By Proctor, from what it observed."""
 
 
 class ContainmentRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -114,8 +109,30 @@ class TestsRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     """On the untouched workspace: the same for each file of tests that could not be imported. Empty in other rows."""
 
 
+class ProbeArtifact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A file that a probe produced, such as a screenshot, and that is part of the evidence."""
+
+    file: str
+    """Name of the file in the attempt's folder."""
+    sha256: Digest
+    """Digest of its content."""
+    bytes: int
+    """Its size."""
+
+
+class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One of several runs of a probe that has `repeat`."""
+
+    verdict: Verdict
+    """The result of this run."""
+    summary: str
+    """What was observed in this run. Redacted; at most 500 characters."""
+    duration_ms: int
+    """How long this run took, in milliseconds."""
+
+
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One run of one probe on one state of the workspace."""
+    """One run of one probe on one state of the workspace, or all runs of a probe that has `repeat`."""
 
     phase: Phase
     """When the probe was run: before (baseline, mutant) or after (final) the agent."""
@@ -124,7 +141,7 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     kind: str
     """The kind of the probe, such as `headless_run`."""
     probe_digest: Digest
-    """The digest of the probe's complete spec."""
+    """The digest of the probe's complete spec with the content of its files and of the mission's hidden files."""
     role: Role = Role.GOAL
     """What the probe says about the mission: goal or guard."""
     criterion: str
@@ -166,13 +183,31 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """What the report says about the control tests; null if the probe has none, or there is no report."""
     tests: TestsRecord | None = None
     """The tests of the report; null if the probe reads none, or there is no report."""
+    artifacts: tuple[ProbeArtifact, ...] = ()
+    """Files that the probe produced and that were kept as evidence."""
+    runs: tuple[ProbeRun, ...] = ()
+    """The single runs of a probe that has `repeat`, in their order; empty for other probes."""
+    carried_from: AttemptId | None = None
+    """The attempt that recorded this row first, if it was carried over from an earlier one; null otherwise."""
 
 
-def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:
-    """Return the required probes of a mission, in its order."""
+def identify_probe(spec: ProbeSpec, *, files: Mapping[str, bytes] = _NO_FILES, hidden: Digest | None = None) -> Digest:
+    """Return the digest of everything that a probe's verdict depends on, apart from the workspace and the machine.
+
+    `files` are files of the spec by their path, and `hidden` is the digest of the mission's hidden files. A probe with
+    another command, another golden or other hidden files is another probe.
+    """
+    content = [digest_bytes(files[path]) if path in files else None for path in files_of(spec).values()]
+    return digest({"spec": spec, "files": content, "hidden": hidden})
+
+
+def require(
+    probes: Iterable[ProbeSpec], *, files: Mapping[str, bytes] = _NO_FILES, hidden: Digest | None = None
+) -> tuple[RequiredProbe, ...]:
+    """Return the required probes of a mission, in its order. `files` and `hidden` are as for `identify_probe`."""
     return tuple(
         RequiredProbe(
-            digest=digest(spec),
+            digest=identify_probe(spec, files=files, hidden=hidden),
             kind=kind_of(spec),
             index=index,
             role=spec.role,
@@ -186,7 +221,7 @@ def require(probes: Iterable[ProbeSpec]) -> tuple[RequiredProbe, ...]:
 def criterion_of(spec: ProbeSpec, index: int) -> str:
     """Return what a probe shows, in words. Without a criterion in the spec, it is the probe itself.
 
-    >>> from proctor.spec.probes import HeadlessRun
+    >>> from proctor.spec.probe_kinds import HeadlessRun
     >>> criterion_of(HeadlessRun(command="true"), 0)
     'probe 1 (headless_run)'
     """
@@ -196,7 +231,7 @@ def criterion_of(spec: ProbeSpec, index: int) -> str:
 def kind_of(spec: ProbeSpec) -> str:
     """Return the kind of a probe, which is the tag of its spec.
 
-    >>> from proctor.spec.probes import HeadlessRun
+    >>> from proctor.spec.probe_kinds import HeadlessRun
     >>> kind_of(HeadlessRun(command="true"))
     'headless_run'
     """

@@ -1,9 +1,10 @@
 """Run a probe on its own view of the workspace and return its result as a row."""
 
 import errno
+import itertools
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,14 @@ import anyio
 import anyio.to_thread
 
 from proctor import places
-from proctor.canonical import digest
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.fences import fence_in
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
+from proctor.evidence.layout import probe_file_prefix
 from proctor.evidence.redact import Redactor
+from proctor.probe.artifacts import KeptFiles, keep_files
 from proctor.probe.kind import (
     NO_REFERENCE,
     Judgement,
@@ -30,10 +32,22 @@ from proctor.probe.kind import (
     probe_environment,
 )
 from proctor.probe.kinds import KINDS, LAYOUTS
-from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeProgram, ProbeRow, Verdict, criterion_of, kind_of
+from proctor.probe.model import (
+    ContainmentRecord,
+    Fault,
+    Phase,
+    ProbeProgram,
+    ProbeRow,
+    ProbeRun,
+    Verdict,
+    criterion_of,
+    identify_probe,
+    kind_of,
+)
 from proctor.probe.tail import tail
 from proctor.probe.view import Subject, View, make_view
 from proctor.spec.fence import Contain, Network
+from proctor.spec.probe_options import RepeatSpec
 from proctor.spec.probes import ProbeSpec
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
@@ -61,6 +75,7 @@ async def run_probe(
     patch: bytes | None = None,
     reference: ProbeReference = NO_REFERENCE,
     search_path: str | None = None,
+    keep: Path | None = None,
     kinds: Mapping[str, ProbeKind] = KINDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> ProbeRow:
@@ -72,24 +87,29 @@ async def run_probe(
     subject is computed again afterwards, to detect a workspace that changed during the probe. `agent_folders` are the
     only folders that the agent can write to; None if it can write wherever Proctor's user can. `patch` is laid over the
     view. `reference` is what kinds that run tests compare with. Texts in the row are redacted first and then shortened.
+    Files that the probe keeps are written to the folder `keep`; without one they are dropped.
     """
     began_s = clock.steady_s()
     run = _Run(programs=[])
-    judgement = await _judge(
-        spec,
-        run=run,
-        subject=subject,
-        scratch=scratch,
-        hidden=(subject.folder, scratch, *hidden),
-        agent_folders=agent_folders,
-        patch=patch,
-        containment=containment,
-        intents=intents,
-        redactor=redactor,
-        search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
-        reference=reference,
-        kinds=kinds,
-    )
+
+    async def judge_once() -> Judgement:
+        return await _judge(
+            spec,
+            run=run,
+            subject=subject,
+            scratch=scratch,
+            hidden=(subject.folder, scratch, *hidden),
+            agent_folders=agent_folders,
+            patch=patch,
+            containment=containment,
+            intents=intents,
+            redactor=redactor,
+            search_path=os.environ.get("PATH", os.defpath) if search_path is None else search_path,
+            reference=reference,
+            kinds=kinds,
+        )
+
+    judgement, runs = await _repeat(judge_once, spec.repeat, redactor=redactor, clock=clock)
     ended_s = clock.steady_s()
     is_mutated = False
     if spec.contain is Contain.NONE:
@@ -97,16 +117,24 @@ async def run_probe(
     finished = judgement.finished
     exit_status = finished.exit if finished else None
     stdout_tail, stderr_tail = await anyio.to_thread.run_sync(lambda: _tails(finished, redactor))
+    kept = KeptFiles()
+    if keep is not None and judgement.artifacts:
+        prefix = probe_file_prefix(index, phase.value)
+        kept = await anyio.to_thread.run_sync(lambda: keep_files(judgement.artifacts, keep, prefix, redactor=redactor))
     return ProbeRow(
         phase=phase,
         index=index,
         kind=kind_of(spec),
-        probe_digest=digest(spec),
+        probe_digest=identify_probe(
+            spec,
+            files=reference.sources,
+            hidden=None if reference.hidden is None else reference.hidden.digest,
+        ),
         role=spec.role,
         criterion=redactor.text(criterion_of(spec, index)).text,
         workspace_digest=subject.digest,
         verdict=judgement.verdict,
-        summary=redactor.text(judgement.summary).text[:_SUMMARY_CHARS],
+        summary=redactor.text(f"{judgement.summary}{kept.remark}").text[:_SUMMARY_CHARS],
         fault=judgement.fault or Fault.WORKSPACE if judgement.verdict is Verdict.UNAVAILABLE else None,
         argv=judgement.argv,
         programs=tuple(run.programs),
@@ -122,7 +150,39 @@ async def run_probe(
         judged=judgement.judged if judgement.argv and judgement.verdict in (Verdict.PASS, Verdict.FAIL) else None,
         controls=judgement.controls,
         tests=judgement.tests,
+        artifacts=kept.artifacts,
+        runs=runs,
     )
+
+
+async def _repeat(
+    judge_once: Callable[[], Awaitable[Judgement]], repeat: RepeatSpec | None, *, redactor: Redactor, clock: Clock
+) -> tuple[Judgement, tuple[ProbeRun, ...]]:
+    """Judge as often as the spec says. Return one judgement for all runs, with the output of one that decided it."""
+    if repeat is None:
+        return await judge_once(), ()
+    judgements, runs = list[Judgement](), list[ProbeRun]()
+    for _ in range(repeat.runs):
+        began_s = clock.steady_s()
+        judgements.append(await judge_once())
+        runs.append(
+            ProbeRun(
+                verdict=judgements[-1].verdict,
+                summary=redactor.text(judgements[-1].summary).text[:_SUMMARY_CHARS],
+                duration_ms=round((clock.steady_s() - began_s) * 1000),
+            )
+        )
+    return _combine(judgements, need=repeat.need), tuple(runs)
+
+
+def _combine(judgements: Sequence[Judgement], *, need: int) -> Judgement:
+    """Return one judgement for several runs. It fails only if the runs that could not judge would not change that."""
+    passed = sum(each.verdict is Verdict.PASS for each in judgements)
+    unknown = sum(each.verdict not in (Verdict.PASS, Verdict.FAIL) for each in judgements)
+    possible = (passed >= need, Verdict.PASS), (passed + unknown >= need, Verdict.UNAVAILABLE), (True, Verdict.FAIL)
+    verdict = next(each for holds, each in possible if holds)
+    shown = next(each for each in judgements if each.verdict is verdict)
+    return replace(shown, summary=f"{passed} of {len(judgements)} runs passed; {shown.summary}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,13 +230,25 @@ async def _judge(
         if layout.tampered:
             return Judgement(verdict=Verdict.FAIL, summary=f"tampered: {_list(layout.tampered)} changed")
         has_overlays = containment.has_overlays and spec.contain is not Contain.NONE
-        view = run.view = await _make_view(
-            subject, folder=layers, has_overlays=has_overlays, layout=layout, patch=patch
-        )
+        over = () if reference.hidden is None else (reference.hidden.folder,)
+        made = itertools.count(1)
+
+        async def make() -> View:
+            number = next(made)
+            # The first view uses the folder itself: most probes need no other.
+            place = layers if number == 1 else layers.with_name(f"{layers.name}-{number}")
+            place.mkdir(mode=0o700, exist_ok=True)
+            return await _make_view(
+                subject, folder=place, has_overlays=has_overlays, over=over, layout=layout, patch=patch
+            )
+
+        view = run.view = await make()
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
         probe_workspace = ProbeWorkspace(
             view=view,
+            make_view=make,
+            subject=subject,
             out=out,
             env=env,
             containment=containment,
@@ -188,15 +260,15 @@ async def _judge(
             reference=reference,
             fence=None
             if spec.contain is Contain.NONE
-            else lambda program: replace(
+            else lambda program, seen: replace(
                 fence_in(
-                    (*(() if view.overlay else (view.place,)), home, temporary, out),
+                    (*(() if seen.overlay else (seen.place,)), home, temporary, out),
                     hidden=hidden,
                     network=spec.network,
                     search_path=env["PATH"],
                     program=program,
                 ),
-                overlay=view.overlay,
+                overlay=seen.overlay,
             ),
         )
         judgement = await kinds[kind_of(spec)](spec, probe_workspace)
@@ -225,19 +297,26 @@ async def _lay_out(spec: ProbeSpec, *, subject: Subject, reference: ProbeReferen
 
 
 async def _make_view(
-    subject: Subject, *, folder: Path, has_overlays: bool, layout: Layout, patch: bytes | None
+    subject: Subject,
+    *,
+    folder: Path,
+    has_overlays: bool,
+    over: tuple[Path, ...],
+    layout: Layout,
+    patch: bytes | None,
 ) -> View:
     def make() -> View:
         patched = None
         if patch is not None:
-            place = folder.with_name("patched")
+            place = folder.with_name(f"{folder.name}-patched")
             place.mkdir(mode=0o755)
             patched = lay_patch(patch, base=subject.folder, into=place)
         return make_view(
             subject,
             folder=folder,
             has_overlays=has_overlays,
-            over=layout.over if patched is None else (patched.folder, *layout.over),
+            # Hidden files lie above a patch, as they lie above the work of an agent.
+            over=(*(() if patched is None else (patched.folder,)), *over, *layout.over),
             removed=layout.removed if patched is None else (*patched.removed, *layout.removed),
             keep_changes=layout.keep_changes,
         )

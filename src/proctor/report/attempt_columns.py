@@ -6,6 +6,7 @@ from typing import Final
 
 from rich.text import Text
 
+from proctor.evidence.artifacts import Judged
 from proctor.evidence.summary import FAILED, PASSED
 from proctor.report.format_values import count, duration, legible, yes_no
 from proctor.report.row import AttemptRow
@@ -37,10 +38,19 @@ def ending(row: AttemptRow) -> Text:
     return Text(row.state, style="cyan" if row.state == "running" else "bold red")
 
 
-def verified_word(value: bool | None) -> Text:
-    """Return a verdict of probes as a word."""
+def verified_word(value: bool | None, judged: Judged | None = None) -> Text:
+    """Return a verdict of probes as a word. One that the product itself could forge is marked."""
     style = {True: "green", False: "bold red", None: "yellow"}[value]
-    return Text(NO if value is False else yes_no(value, none="unknown"), style=style)
+    word = NO if value is False else yes_no(value, none="unknown")
+    return Text(f"{word} (inside)" if judged is Judged.INSIDE else word, style=style)
+
+
+def _verified(row: AttemptRow) -> Text:
+    """Return whether the attempt is verified. Without a probe nothing can be."""
+    summary = row.summary
+    if summary is None:
+        return verified_word(row.verified)
+    return verified_word(row.verified, summary.judged) if summary.has_probes else Text("no probe", style="yellow")
 
 
 def _passed(row: AttemptRow) -> Text:
@@ -67,7 +77,7 @@ COLUMNS: Final = (
     AttemptColumn("runtime", lambda row: Text(legible(row.runtime_id or "?"))),
     AttemptColumn("outcome", ending),
     AttemptColumn("claimed", lambda row: Text(yes_no(row.claimed, none="–"))),
-    AttemptColumn("verified", lambda row: verified_word(row.verified)),
+    AttemptColumn("verified", _verified),
     AttemptColumn("passed", _passed),
     AttemptColumn("expected", lambda row: expected_word(row.is_expected)),
     AttemptColumn("tools", lambda row: Text(count(row.tool_calls)), is_number=True),

@@ -365,6 +365,7 @@ def _without_verdict(summary: AttemptSummary | None) -> AttemptSummary | None:
     return msgspec.structs.replace(
         summary,
         verified=None,
+        judged=None,
         expectation=unknown,
         result=UNKNOWN,
         is_expected=None,
@@ -580,6 +581,7 @@ def _verdict_key(summary: AttemptSummary) -> tuple[object, ...]:
         summary.outcome,
         summary.claimed,
         summary.verified,
+        summary.judged,
         summary.expectation.met,
         summary.result,
         summary.is_expected,

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from proctor.errors import Exit
-from proctor.evidence.artifacts import Part
+from proctor.evidence.artifacts import Judged, Part
 from proctor.evidence.summary import SCORED, AttemptSummary
 from proctor.ids import AttemptId, MissionId
 from proctor.report.campaign_state import CampaignState, TrialResult
 from proctor.report.format_values import one_line, percent
 from proctor.report.score import OF_THE_AGENT
-from proctor.spec.campaign_options import ToolsSpec, TraceProfile
+from proctor.spec.campaign_options import Requirement, ToolsSpec, TraceProfile
 
 
 class Blocked(Part, frozen=True, kw_only=True):
@@ -30,16 +30,16 @@ class Gate(Part, frozen=True, kw_only=True):
     """One gate of the campaign. It is open if it blocks nothing."""
 
     name: str
-    """`coverage`, `pair`, `trace` or `tools`."""
+    """`coverage`, `require`, `pair`, `trace` or `tools`."""
     blocked: tuple[Blocked, ...]
     """What it blocks."""
 
     @property
     def exit(self) -> Exit:
-        """Exit code: missing results may still come, and what is unknown is no judgement."""
+        """Exit code: missing results may still come, and what is unverified or unknown is no judgement."""
         if not self.blocked:
             return Exit.OK
-        is_open = self.name == "coverage" or all(each.is_unknown for each in self.blocked)
+        is_open = self.name in ("coverage", "require") or all(each.is_unknown for each in self.blocked)
         return Exit.UNVERIFIED if is_open else Exit.JUDGED_NO
 
     def lines(self) -> list[str]:
@@ -54,6 +54,8 @@ def gates_of(state: CampaignState) -> tuple[Gate, ...]:
     gates, bound = state.plan.gates, {flow.id for flow in state.plan.flows if flow.tools != ToolsSpec()}
     coverage = tuple(_coverage(gates.coverage, state))
     asked: list[tuple[str, Iterable[Blocked]]] = [("coverage", coverage)]
+    if gates.require is not Requirement.NONE:
+        asked.append(("require", _require(gates.require, state)))
     if gates.pair:
         # Missions with trials that coverage still waits for cannot be judged yet.
         untried = {trial.mission for trial in state.trials if trial.result is None} if coverage else set()
@@ -71,6 +73,21 @@ def _coverage(least: float, state: CampaignState) -> Iterator[Blocked]:
     if not trials or results / trials < least:
         why = f"{results:,} of {trials:,} trials have a result, and {percent(least)} must"
         yield Blocked(mission_id=None, why=why)
+
+
+def _require(least: Requirement, state: CampaignState) -> Iterator[Blocked]:
+    """Yield the results that are not verified as required. Trials without a result are up to coverage."""
+    for trial in state.trials:
+        summary = _summary(trial)
+        is_outside = summary is not None and summary.judged is Judged.OUTSIDE
+        if summary is None or (summary.verified and (is_outside or least is Requirement.VERIFIED)):
+            continue
+        why = "not verified"
+        if not summary.has_probes:
+            why = "unverified: the mission has no probe"
+        elif summary.verified:
+            why = "verified only inside the product's own processes"
+        yield Blocked(mission_id=trial.mission, attempt_id=_id(trial), why=why)
 
 
 def _pair(trials: Sequence[TrialResult]) -> Iterator[Blocked]:

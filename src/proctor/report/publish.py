@@ -100,7 +100,7 @@ def _reasons(report: CampaignReport, *, findings: tuple[tuple[str, Finding], ...
         if gate.name == "coverage" and report.missing:
             continue  # publish.incomplete says so
         for line in gate.lines():
-            yield _reason("publish.gate", f"{gate.name}: {line}", exit_=Exit.JUDGED_NO)
+            yield _reason("publish.gate", f"{gate.name}: {line}", exit_=gate.exit)
     for name, finding in findings:
         what = f"{name}: {finding.file} {finding.detail}".rstrip()
         yield _reason(finding.code, what, exit_=exit_of_finding(finding))

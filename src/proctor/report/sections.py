@@ -303,8 +303,11 @@ def conclude(report: CampaignReport) -> str:
         parts.append(f"Invalid evidence: {plural(len(report.invalid_attempts), 'attempt')}.")
     if score.infra:
         parts.append(f"Failed for infrastructure reasons: {score.infra:,} of {plural(score.results, 'result')}.")
-    if score.unknown:
-        parts.append(f"Could not be judged: {score.unknown:,} of {plural(score.results, 'result')}.")
+    if score.unjudged:
+        parts.append(f"Could not be judged: {score.unjudged:,} of {plural(score.results, 'result')}.")
+    if score.unknown > score.unjudged:
+        unprobed = score.unknown - score.unjudged
+        parts.append(f"Unverified (no probe): {unprobed:,} of {plural(score.results, 'result')}.")
     if report.missing:
         parts.append(f"Without a result: {len(report.missing):,} of {plural(score.trials, 'trial')}.")
     if report.blocked:

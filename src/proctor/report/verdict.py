@@ -10,6 +10,7 @@
 | crashed, was refused, stalled or timed out, or failed for infrastructure reasons | infrastructure |
 | does not meet the mission's `expect`                                            | not as expected |
 | its probes could not judge it                                                   | inconclusive   |
+| without `expect` and without probes: completed                                  | ok             |
 | without `expect`: verified yes, no, unknown                                     | ok, not as expected, inconclusive |
 
 Invalid evidence of an attempt that does not count is evidence too: which attempt counts depends on all of them. The
@@ -95,6 +96,8 @@ def judge_attempt(row: AttemptRow) -> Exit:
         return Exit.UNVERIFIED
     if summary.expectation.is_undecided:
         return Exit.UNVERIFIED
+    if not summary.has_probes and summary.outcome is Outcome.COMPLETED:
+        return Exit.OK
     return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[summary.verified]
 
 

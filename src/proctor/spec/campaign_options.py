@@ -101,6 +101,19 @@ class TraceProfile(StrEnum):
     """At least one MCP call."""
 
 
+class Requirement(StrEnum):
+    """How every result must be verified."""
+
+    NONE = "none"
+    """It need not be."""
+
+    VERIFIED = "verified"
+    """By its probes."""
+
+    OUTSIDE = "outside"
+    """By its probes, at least one of which Proctor judges outside the processes of the product."""
+
+
 class GatesSpec(Spec, frozen=True, kw_only=True):
     """`gates`: what a campaign's results must fulfil."""
 
@@ -112,6 +125,9 @@ class GatesSpec(Spec, frozen=True, kw_only=True):
 
     trace: TraceProfile = TraceProfile.NONE
     """What every attempt's trace must show. Default `none`."""
+
+    require: Requirement = Requirement.NONE
+    """How every result must be verified. One that is not counts as unverified. Default `none`."""
 
 
 class ToolsSpec(Spec, frozen=True, kw_only=True):

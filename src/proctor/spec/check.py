@@ -9,6 +9,7 @@ from proctor.errors import InputError
 from proctor.spec.check_login import VARIABLE, is_model_credential, login_errors, variable_errors
 from proctor.spec.check_mission import is_id, mission_errors, not_an_id, suggest_id
 from proctor.spec.duration import parse_duration_s
+from proctor.spec.fence import Contain
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
 from proctor.spec.missions import MissionSource, inline_mission_sources
 from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
@@ -40,6 +41,8 @@ def find_errors(
     yield from _unique_flows(source_file)
     for at, flow in enumerate(spec.flows):
         yield from _flow_errors(source_file, f"flows[{at}]", flow)
+    for each in mission_sources or ():
+        yield from _overlay_errors(each, spec)
     yield from login_errors(source_file)
     for key, duration in _durations(spec):
         try:
@@ -124,6 +127,18 @@ def _flow_errors(source_file: SourceFile[CampaignSpec], key: str, flow: FlowSpec
                 "spec.unknown-key", f"the flow does not use the runtime `{runtime}`", key=where, suggestion=suggestion
             )
     yield from variable_errors(source_file, key, flow)
+
+
+def _overlay_errors(source: MissionSource, spec: CampaignSpec) -> Iterator[InputError]:
+    """Yield an error for each flow from whose agent the mission's hidden files cannot be hidden."""
+    for flow in spec.flows if source.mission.overlay is not None else ():
+        for key, word in (("sandbox", Sandbox.DANGER_FULL_ACCESS), ("contain", Contain.NONE)):
+            if getattr(flow, key) is word:
+                what = (
+                    f"hidden files cannot be hidden from the agent of flow `{flow.id}`, which has `{key}: {word.value}`"
+                )
+                suggestion = f"Remove `overlay`, or `{key}` from the flow."
+                yield source.error("policy.hidden-files", what, key="overlay", suggestion=suggestion)
 
 
 def _secret_errors(source_file: SourceFile[CampaignSpec]) -> Iterator[InputError]:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import InputError
-from proctor.spec.duration import parse_duration_s
+from proctor.spec.check_probes import duration_errors, is_inside, probe_errors
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.glob import compile_glob
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
@@ -16,7 +16,6 @@ from proctor.spec.missions import SUFFIX, MissionSource
 from proctor.spec.model import MissionSpec, WorkspaceSpec
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import is_pointer
-from proctor.spec.probes import OUT, Role, UnitTests
 from proctor.spec.suggest import MAX_WORD
 
 MAX_ID_CHARS: Final = 64  # the name of an attempt's folder contains two ids and two numbers
@@ -81,32 +80,10 @@ def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputEr
         yield source.error("spec.missing-key", what, key="script", suggestion=suggestion)
     yield from _workspace_errors(source, mission.workspace)
     yield from _expect_errors(source, mission)
-    yield from _probe_errors(source, mission)
+    yield from probe_errors(source)
     yield from _inside_glob_errors(source, "protect", mission.protect)
-    for at, probe in enumerate(mission.probes):
-        if isinstance(probe, UnitTests):
-            yield from _unit_tests_errors(source, f"probes[{at}]", probe)
-    durations = [(f"probes[{at}].timeout", probe.timeout) for at, probe in enumerate(mission.probes)]
     if mission.hooks is not None:
-        durations.append(("hooks.timeout", mission.hooks.timeout))
-    for key, duration in durations:
-        try:
-            parse_duration_s(duration)
-        except ValueError as error:
-            yield source.error("spec.type", str(error), key=key)
-
-
-def _probe_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:
-    for at, probe in enumerate(mission.probes):
-        if probe.mutant is not None and probe.role is not Role.GUARD:
-            what = "`mutant` has no effect on a goal, which must fail on the untouched workspace already"
-            suggestion = "Add `role: guard`, or remove `mutant`."
-            yield source.error("spec.unsupported", what, key=f"probes[{at}].mutant", suggestion=suggestion)
-    stated = {probe.criterion for probe in mission.probes}
-    for at, waiver in enumerate(mission.waive):
-        if waiver.criterion not in stated:
-            what = f"no probe of the mission has the criterion `{waiver.criterion}`"
-            yield source.error("spec.unsupported", what, key=f"waive[{at}].criterion")
+        yield from duration_errors(source, {"hooks.timeout": mission.hooks.timeout})
 
 
 def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterator[InputError]:
@@ -117,7 +94,7 @@ def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterat
         what = "`exclude` has no effect without `copy`"
         yield source.error("spec.unsupported", what, key="workspace.exclude", suggestion="Remove `exclude`.")
     for at, path in enumerate(workspace.exclude):
-        if not _is_inside(path):
+        if not is_inside(path):
             what = f"`{path}` is not a path inside the copied folder, such as `build` or `docs/out`"
             yield source.error("spec.unsupported", what, key=f"workspace.exclude[{at}]")
     if workspace.git is not None and workspace.ref is None:
@@ -132,42 +109,6 @@ def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterat
             key="workspace.ref",
             suggestion="Add `git:` with the path of the repository, or remove `ref`.",
         )
-
-
-def _unit_tests_errors(source: MissionSource, key: str, probe: UnitTests) -> Iterator[InputError]:
-    if probe.command is None and not probe.paths:
-        suggestion = "Add `paths:` with the folder of the tests, or `command:`, `report:` and `controls:`."
-        what = "`unit_tests` needs the key `paths` or `command`"
-        yield source.error("spec.missing-key", what, key=f"{key}.paths", suggestion=suggestion)
-    is_pytest = probe.command is None
-    for name in () if is_pytest else ("report", "controls"):
-        if getattr(probe, name) is None:
-            what = f"`command` needs the key `{name}`"
-            yield source.error("spec.missing-key", what, key=f"{key}.{name}")
-    for name in ("report", "controls") if is_pytest else ("paths",):
-        if getattr(probe, name):
-            other = "without" if is_pytest else "beside"
-            what = f"`{name}` has no effect {other} `command`"
-            yield source.error("spec.unsupported", what, key=f"{key}.{name}", suggestion=f"Remove `{name}`.")
-    yield from _unit_tests_path_errors(source, key, probe)
-
-
-def _unit_tests_path_errors(source: MissionSource, key: str, probe: UnitTests) -> Iterator[InputError]:
-    for at, path in enumerate(probe.paths):
-        if path.startswith("-") or (path != "." and not _is_inside(path.partition("::")[0])):
-            what = f"`{path}` is not a path inside the workspace, such as `tests` or `tests/test_shop.py`"
-            yield source.error("spec.type", what, key=f"{key}.paths[{at}]")
-    if probe.report is not None and not _is_inside(probe.report.removeprefix(f"{OUT}/")):
-        what = f"`{probe.report}` is not a path inside the workspace or below `{OUT}/`"
-        yield source.error("spec.type", what, key=f"{key}.report", suggestion=f"Write `{OUT}/report.xml`.")
-    into = None if probe.controls is None else probe.controls.into
-    if into is not None and into != "." and not _is_inside(into):
-        what = f"`{into}` is not a folder inside the workspace, such as `tests`"
-        yield source.error("spec.type", what, key=f"{key}.controls.into")
-
-
-def _is_inside(path: str) -> bool:
-    return not path.startswith("/") and not {"", ".", ".."}.intersection(path.rstrip("/").split("/"))
 
 
 def _expect_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:

@@ -21,7 +21,8 @@ from proctor.spec.missions import (
 )
 from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
-from proctor.spec.probes import CONTROL_TOKEN, UnitTests
+from proctor.spec.probe_options import CONTROL_TOKEN
+from proctor.spec.probes import files_of
 from proctor.spec.source_file import SourceFile, read_source, similar_name
 from proctor.spec.template import Template, parse_template
 
@@ -30,7 +31,7 @@ class SpecFiles:
     """The files that a spec names. `errors` lists every one that is missing or wrong.
 
     Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
-    the bytes of mission files, templates, patches, control files and the price file.
+    the bytes of mission files, templates, files of probes, patches and the price file.
     """
 
     def __init__(self, source_file: SourceFile[CampaignSpec], *, spec_path: Path) -> None:
@@ -40,6 +41,7 @@ class SpecFiles:
         self.script_digests: dict[str, Digest] = {}
         self.workspaces: dict[str, Path] = {}
         self.secret_files: list[Path] = []
+        self.overlays: dict[str, Path] = {}
         self.sources: dict[str, bytes] = {}
         self.templates: dict[FlowId, Template] = {}
         self.prices: Prices | None = None
@@ -62,11 +64,7 @@ class SpecFiles:
         for each in self.mission_sources:
             if each.mission.script is not None:
                 self._read_script(each.mission.script, each)
-            for at, probe in enumerate(each.mission.probes):
-                if probe.mutant is not None:
-                    self._read_patch(probe.mutant, each, key=f"probes[{at}].mutant")
-        for each in self.mission_sources:
-            self._read_controls(each)
+            self._read_judging_files(each)
         for each in self.mission_sources:
             workspace = each.mission.workspace
             if workspace.copy is not None:
@@ -149,32 +147,35 @@ class SpecFiles:
         except InputError as error:
             self._report_unreadable(error, path_text, path, key="script", make_error=source.error)
 
-    def _read_patch(self, path_text: str, source: MissionSource, *, key: str) -> None:
-        """Read a patch. Whether it applies is known once the workspace is frozen."""
+    def _read_judging_files(self, source: MissionSource) -> None:
+        """Read the files of a mission's probes, and find its hidden files.
+
+        Whether a mutant applies is known once the workspace is frozen.
+        """
+        mission = source.mission
+        named = {
+            f"probes[{at}].{key}": path
+            for at, probe in enumerate(mission.probes)
+            for key, path in files_of(probe).items()
+        }
+        for key, path_text in named.items():
+            self._read_judging_file(path_text, source, key=key)
+        if mission.overlay is not None:
+            path = self.folder / mission.overlay
+            if self._exists(mission.overlay, path, stat.S_ISDIR, key="overlay", make_error=source.error):
+                self.overlays[mission.overlay] = path
+
+    def _read_judging_file(self, path_text: str, source: MissionSource, *, key: str) -> None:
         path = self.folder / path_text
         try:
-            self.sources[path_text] = read_source(path)
+            data = self.sources[path_text] = read_source(path)
         except InputError as error:
             self._report_unreadable(error, path_text, path, key=key, make_error=source.error)
-
-    def _read_controls(self, source: MissionSource) -> None:
-        """Read the control files of a mission's probes."""
-        for at, probe in enumerate(source.mission.probes):
-            controls = probe.controls if isinstance(probe, UnitTests) else None
-            for name, path_text in (
-                () if controls is None else (("passing", controls.passing), ("failing", controls.failing))
-            ):
-                key, path = f"probes[{at}].controls.{name}", self.folder / path_text
-                try:
-                    data = read_source(path)
-                except InputError as error:
-                    self._report_unreadable(error, path_text, path, key=key, make_error=source.error)
-                    continue
-                self.sources[path_text] = data
-                if CONTROL_TOKEN.encode() not in data:
-                    what = f"`{path_text}` does not contain the word {CONTROL_TOKEN}"
-                    suggestion = "Use it in the name of the test: it is replaced by a random word."
-                    self._add_error(source.error("spec.unsupported", what, key=key, suggestion=suggestion))
+            return
+        if ".controls." in key and CONTROL_TOKEN.encode() not in data:
+            what = f"`{path_text}` does not contain the word {CONTROL_TOKEN}"
+            suggestion = "Use it in the name of the test: it is replaced by a random word."
+            self._add_error(source.error("spec.unsupported", what, key=key, suggestion=suggestion))
 
     def _find_repository(self, path_text: str, source: MissionSource) -> None:
         """Check that a repository's folder exists. git checks its content when the campaign is frozen."""
@@ -205,7 +206,8 @@ class SpecFiles:
     @cached_property
     def _hidden_paths(self) -> tuple[Path, ...]:
         """The resolved paths of the files that no agent may see."""
-        paths = (self._spec_path, *self.scripts.values(), *(self.folder / each for each in self.sources))
+        named = (*self.scripts.values(), *self.overlays.values(), *(self.folder / each for each in self.sources))
+        paths = (self._spec_path, *named)
         return tuple(path.resolve() for path in paths if os.path.exists(path))  # noqa: PTH110
 
     def _display_path(self, path_text: str) -> str:

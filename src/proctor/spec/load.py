@@ -15,7 +15,7 @@ from msgspec import structs
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.ids import CampaignId, Digest, FlowId, MissionId, TrialId
-from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.campaign_options import Requirement, SelectSpec
 from proctor.spec.check import find_errors
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.files import SpecFiles
@@ -52,6 +52,9 @@ class SpecOverrides(Spec, frozen=True, kw_only=True):
     model: str | None = None
     """Name of the model in place of that of each flow. Default: the file's."""
 
+    require: Requirement | None = None
+    """The gate `require` in place of the file's. Default: the file's."""
+
     failed_in: CampaignId | None = None
     """The campaign whose failed trials are the only ones to run. Default: none."""
 
@@ -73,7 +76,8 @@ class LoadedSpec:
     """A spec without errors, and the files that it names.
 
     Scripts and sources are keyed by their path as the spec writes it, workspaces by `WorkspaceSpec.key`. Sources are
-    the bytes of mission files, templates, control files and the price file. `missions` are the selected ones.
+    the bytes of mission files, templates, files of probes, patches and the price file. Overlays are the folders with
+    hidden files. `missions` are the selected ones.
     `is_built` says that the spec was built in Python, so that its lines mean nothing to the user.
     """
 
@@ -88,6 +92,7 @@ class LoadedSpec:
     script_digests: Mapping[str, Digest]
     sources: Mapping[str, bytes]
     workspaces: Mapping[str, Path]
+    overlays: Mapping[str, Path]
     secret_files: tuple[Path, ...]
     prompts: Prompts
     prices: Prices | None
@@ -206,6 +211,7 @@ def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES,
         script_digests=files.script_digests,
         sources=files.sources,
         workspaces=files.workspaces,
+        overlays=files.overlays,
         secret_files=tuple(files.secret_files),
         prompts=Prompts(campaign=source_file.value.campaign, templates=files.templates, positions=positions),
         prices=files.prices,
@@ -221,6 +227,8 @@ def _with_settings(spec: CampaignSpec, overrides: SpecOverrides) -> CampaignSpec
             what = f"{overrides.repeats} repeats: the number is between 1 and {MAX_REPEATS}"
             raise InputError("spec.selection", what, key="repeats", suggestion=f"Pass 1 to {MAX_REPEATS}.")
         spec = structs.replace(spec, repeats=overrides.repeats)
+    if overrides.require is not None:
+        spec = structs.replace(spec, gates=structs.replace(spec.gates, require=overrides.require))
     if overrides.model is None:
         return spec
     flows = []

@@ -19,7 +19,8 @@ from proctor.spec.campaign_options import (
 )
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.fence import Contain
-from proctor.spec.probes import ProbeSpec, WaiverSpec
+from proctor.spec.probe_options import WaiverSpec
+from proctor.spec.probes import ProbeSpec
 from proctor.spec.struct import Spec, Text, Texts, by_runtime_id
 
 GIT_KEY: Final = "git:"
@@ -146,6 +147,10 @@ class MissionTerms(Spec, frozen=True, kw_only=True):
     protect: Texts = []
     """Globs of files that the agent must leave as they are: if one was changed, deleted or added, probes that run tests
     fail. Default: none."""
+
+    overlay: Text | None = None
+    """Path of a folder with hidden files, relative to the spec's folder. They are laid over the workspace when a probe
+    runs, and no agent can see them. Default: none."""
 
     waive: list[WaiverSpec] = []
     """Criteria that are not required this time, with who decided that and why. Default: none."""

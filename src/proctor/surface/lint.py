@@ -32,7 +32,8 @@ from proctor.spec.argv import argv_of
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
-from proctor.spec.probes import Role, command_of
+from proctor.spec.probe_options import Role
+from proctor.spec.probes import command_of
 from proctor.workspace.remove import remove
 
 

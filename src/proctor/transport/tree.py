@@ -198,8 +198,10 @@ class ProcessTree:
     async def _until_seen(self) -> None:
         """Poll until the agent is seen or the wrapper has ended."""
         pause_s = _FIRST_POLL_S
-        while self.agent is None and self.exit is None:
-            await anyio.sleep(pause_s)
+        while self.agent is None and self.exit is None and self._wrapper_fd is not None:
+            # The end of the wrapper cuts a pause short: many probes last no longer than one.
+            with anyio.move_on_after(pause_s):
+                await _until_dead(self._wrapper_fd)
             self._find_processes()
             pause_s = min(pause_s * 2, _LONGEST_POLL_S)
 

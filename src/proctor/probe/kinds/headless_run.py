@@ -3,14 +3,15 @@
 from typing import Final
 
 from proctor.errors import MachineError
+from proctor.evidence.artifacts import Judged
 from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed
 from proctor.probe.kind import MAX_OUTPUT_BYTES, Judgement, ProbeWorkspace
 from proctor.probe.missing import find_missing
-from proctor.probe.model import Fault, Judged, Verdict
+from proctor.probe.model import Fault, Verdict
 from proctor.probe.tail import head
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.probes import HeadlessRun
+from proctor.spec.probe_kinds import HeadlessRun
 from proctor.transport.process import ProcessResult
 
 _SHOWN_CHARS: Final = 200

@@ -35,7 +35,9 @@ from proctor.probe.protect import (
 from proctor.probe.view import Subject
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.probes import CONTROL_TOKEN, OUT, ControlFiles, UnitTests, command_of
+from proctor.spec.probe_kinds import ControlFiles, UnitTests
+from proctor.spec.probe_options import CONTROL_TOKEN, OUT
+from proctor.spec.probes import command_of
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
 from proctor.workspace.snapshot import snapshot

@@ -14,7 +14,7 @@ from proctor.report.campaign_state import TrialResult, campaigns_by_age, load_st
 from proctor.report.find import RUN_ONE
 from proctor.report.format_values import duration
 from proctor.report.planned import read_plan
-from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.campaign_options import Requirement, SelectSpec
 from proctor.spec.load import LoadedSpec, SpecOverrides
 from proctor.surface.cli.blocks import error_block
 from proctor.surface.cli.command import JSON, PROGRESS, ROOT, Command, argument, evidence_root
@@ -48,6 +48,7 @@ def run(
     select: SelectSpec,
     flow_ids: list[FlowId],
     repeats: int | None,
+    require: str | None,
     model: str | None,
     is_failed_only: bool,
     is_fail_fast: bool,
@@ -62,7 +63,14 @@ def run(
     `proctor campaign resume` continues later. If the run may cost money, it asks first.
     """
     folder = evidence_root(how["root"])
-    loaded = load_with(spec, SpecOverrides(select=select, flow_ids=flow_ids, repeats=repeats, model=model))
+    overrides = SpecOverrides(
+        select=select,
+        flow_ids=flow_ids,
+        repeats=repeats,
+        model=model,
+        require=None if require is None else Requirement(require),
+    )
+    loaded = load_with(spec, overrides)
     if is_failed_only:
         failed, why_idle = select_failed(loaded, root=RootPaths(folder))
         if not failed.trials:
@@ -210,6 +218,12 @@ EVERYDAY = (
         help="Only this flow (repeatable).",
     ),
     argument("--repeats", metavar="N", type=int, help="Repeats in place of those of the spec."),
+    argument(
+        "--require",
+        choices=[each.value for each in Requirement],
+        help="How every result must be verified: `verified` by its probes, or `outside` by at least one that Proctor "
+        "judges itself. Otherwise the command exits 4.",
+    ),
     argument("--model", metavar="NAME", help="Name of the model in place of that of each flow."),
     argument(
         "--failed",
