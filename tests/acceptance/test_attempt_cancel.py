@@ -83,7 +83,7 @@ def test_attempt_cancel_ends_one_attempt_of_a_shared_server_and_no_sibling(lab: 
     assert (report.outcome, report.code) == (Outcome.CANCELLED, "run.operator-cancel")
     assert report.detail == f"cancelled by {by}: it hangs"
 
-    whole = json.loads(ask(lab, "campaign", "report", "--json").stdout)
+    whole = json.loads(ask(lab, "campaign", "report", "--attempts", "--json").stdout)
     assert [(each["trial"], each["why"]) for each in whole["missing"]] == [
         ("slow.codex.r1", "cancelled by the operator")
     ]

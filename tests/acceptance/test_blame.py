@@ -58,7 +58,7 @@ def result_of(row: dict[str, Any]) -> str | None:
 
 
 def report_of(lab: Lab) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(lab.proctor("campaign", "report", "--json").stdout)
+    report: dict[str, Any] = json.loads(lab.proctor("campaign", "report", "--attempts", "--json").stdout)
     return report
 
 

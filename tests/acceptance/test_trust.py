@@ -17,7 +17,7 @@ TRUST = Path(__file__).parent.parent.parent / "examples" / "trust"
 
 
 def report_of(lab: Lab) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads(lab.proctor("campaign", "report", "--json").stdout)
+    report: dict[str, Any] = json.loads(lab.proctor("campaign", "report", "--attempts", "--json").stdout)
     return report
 
 

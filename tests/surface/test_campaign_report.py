@@ -42,7 +42,7 @@ def flip_a_byte(file: Path) -> None:
 def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Quickstart) -> None:
     lab = quickstart.lab
     paths = campaign_of(lab)
-    said = ask(lab, "campaign", "report", "--json")
+    said = ask(lab, "campaign", "report", "--attempts", "--json")
     found = said.json
     assert (said.code, found["campaignId"], found["isComplete"], found["exit"]) == (0, paths.folder.name, True, 0)
     [flow] = found["flows"]
@@ -52,6 +52,9 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     assert (flow["score"]["toolCalls"], flow["score"]["usd"], flow["score"]["usdUnknown"]) == (4, 0.0, 0)
     assert flow["score"]["tokens"] > 0
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
+    short = ask(lab, "campaign", "report", "--json").json
+    assert (len(found["attempts"]), found["isWithoutAttempts"]) == (4, False)
+    assert short == {**found, "attempts": [], "isWithoutAttempts": True}
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
         assert ask(lab, "campaign", "report", *words, "--format", "json").code == 0
     missing = ask(lab, "campaign", "report", "--output", str(lab.folder / "gone" / "results.xml"))
@@ -81,7 +84,7 @@ def test_torn_missing_and_altered_evidence_is_told_by_a_strict_report_and_not_sc
     frames.write_bytes(frames.read_bytes()[:-9])
     (quickstart.folder("shell") / "transcript.jsonl").unlink()
     flip_a_byte(quickstart.folder("claim") / "probes.jsonl")
-    said = ask(lab, "campaign", "report", "--strict", "--json")
+    said = ask(lab, "campaign", "report", "--strict", "--attempts", "--json")
     told = {each["attemptId"]: {finding["code"] for finding in each["findings"]} for each in said.json["attempts"]}
     assert said.code == 5
     assert {"evidence.digest", "evidence.torn"} <= told["ask.codex.r1.1"]
@@ -103,7 +106,7 @@ def test_a_ledger_that_tells_another_ending_is_caught_by_a_strict_report(quickst
         campaign_of(quickstart.lab),
         "update attempt set summary = json_set(summary, '$.verified', json('true')) where id = 'claim.codex.r1.1'",
     )
-    said = ask(quickstart.lab, "campaign", "report", "--strict", "--json")
+    said = ask(quickstart.lab, "campaign", "report", "--strict", "--attempts", "--json")
     [invalid] = [row for row in said.json["attempts"] if row["evidence"] == "invalid"]
     assert (said.code, invalid["attemptId"], invalid["findings"][0]["code"]) == (
         5,

@@ -55,8 +55,8 @@ def findings(found: dict[str, Any]) -> set[tuple[str, str]]:
 def forge(paths: AttemptPaths) -> None:
     """What was only claimed becomes verified, consistently, and the seal is made anew; a signature is put back."""
     other = "sha256:" + "1" * 64
-    mended = {"verdict": "pass", "workspaceDigest": other, "summary": "printed what it should"}
-    alter_rows(paths.probes, lambda rows: [rows[0], {**rows[1], **mended}])
+    passed = {"verdict": "pass", "workspaceDigest": other, "summary": "printed what it should"}
+    alter_rows(paths.probes, lambda rows: [rows[0], {**rows[1], **passed}])
     keys = {"verified": False, "outcome": True}
     missed = {"met": False, "keys": keys, "unmet": ["verified: expected no, got yes"]}
     changed = {"workspaceDigestAfter": other, "hasChangedFiles": True}
@@ -64,7 +64,7 @@ def forge(paths: AttemptPaths) -> None:
     failure = {"probes": [], "probesLeftOut": 0, "diff": folder}
     criterion = {"criterion": "probe 1 (headless_run)", "verified": True, "probes": [0], "waivedBy": None}
     shown = {"reasons": [], "reasonCodes": [], "criteria": [criterion], "failure": failure}
-    alter_json(paths.report, verified=True, expectation=missed, **shown, **changed)
+    alter_json(paths.report, verified=True, judged="outside", expectation=missed, **shown, **changed)
     paths.workspace_diff.write_text("# new folder made (empty)\n")
     signature, aside = paths.folder / "seal.json.sig", paths.folder.parent.parent / "aside"
     if signature.exists():

@@ -212,7 +212,9 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     missing: tuple[MissingResult, ...]
     """Trials without a result."""
     attempts: tuple[AttemptRow, ...]
-    """All attempts, in plan order."""
+    """All attempts, in plan order; none if they are omitted."""
+    is_without_attempts: bool = False
+    """Whether the attempts are omitted: `campaign report --json` prints them with `--attempts`."""
     findings: tuple[Finding, ...] = ()
     """What is wrong with evidence that belongs to no single attempt."""
 

@@ -48,7 +48,7 @@ def test_expectations_and_counts_are_unknown_where_tool_calls_cannot_be_seen(lab
     # Another expectation that is unmet is unmet all the same.
     assert rows["wrong"]["summary"]["expectation"]["met"] is False
 
-    said = lab.proctor("campaign", "report", "--json")
+    said = lab.proctor("campaign", "report", "--attempts", "--json")
     report = json.loads(said.stdout)
     [ask] = [each["flows"]["sh"] for each in report["missions"] if each["missionId"] == "ask"]
     assert (ask["unverified"]["scored"], report["score"]["toolCallsUnknown"]) == (0, 3)

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from proctor.errors import InputError, disk_error
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.campaign import CampaignReport, load_campaign
@@ -21,7 +23,14 @@ from proctor.surface.cli.select_campaign import find_campaign
 
 
 def report(
-    *, ref: str | None, format_: str, output_file: Path | None, is_strict: bool, root: Path | None, as_json: bool
+    *,
+    ref: str | None,
+    format_: str,
+    with_attempts: bool,
+    output_file: Path | None,
+    is_strict: bool,
+    root: Path | None,
+    as_json: bool,
 ) -> int:
     """Show a campaign's report, even while it runs or after it was cut off.
 
@@ -46,7 +55,8 @@ def report(
         case "text":
             text: str | bytes = plain_report(output, composed, title=place.folder.name)
         case "json":
-            text = to_json(composed, is_indented=output_file is not None or sys.stdout.isatty())
+            shown = composed if with_attempts else replace(composed, attempts=(), is_without_attempts=True)
+            text = to_json(shown, is_indented=output_file is not None or sys.stdout.isatty())
         case "md":
             from proctor.report.markdown import render_markdown
 
@@ -138,6 +148,12 @@ COMMANDS = {
                 choices=("text", "json", "md", "junit"),
                 default="text",
                 help="Output format: text, JSON, Markdown or JUnit XML.",
+            ),
+            argument(
+                "--attempts",
+                dest="with_attempts",
+                action="store_true",
+                help="Add every attempt to the JSON. `proctor attempt list --json` prints them alone.",
             ),
             argument(
                 "--output", dest="output_file", metavar="FILE", type=Path, help="Write to FILE instead of stdout."
