@@ -4,16 +4,17 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from proctor import spec
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
-from proctor.spec import campaign_options, expect, prices, probe_kinds, probe_options
-from proctor.spec import model as spec
+from proctor.spec import campaign_options, expect, model, prices, probe_options
 from proctor.spec.check import find_errors
 from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import CampaignSpec
@@ -28,6 +29,10 @@ REFERENCE = ROOT / "docs/reference"
 TUTORIAL = ROOT / "docs/tutorial.md"
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 PAGES = [README, *ROOT.glob("docs/**/*.md")]
+SPEC_MODULES = (
+    *(model, probe_options, expect, campaign_options, prices),
+    *(import_module(f"proctor.spec.{file.stem}") for file in Path(spec.__path__[0]).glob("*_probes.py")),
+)
 GLOSSARY = {
     *("mission", "suite", "flow", "campaign", "trial", "attempt", "run", "session", "turn", "item", "canary"),
     *("runtime", "runtime chain", "rollout", "capability", "claim", "verified", "probe", "gate", "verdict"),
@@ -94,7 +99,7 @@ def test_every_spec_and_script_that_is_shown_can_be_used() -> None:
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.parametrize(
     ("page", "modules"),
-    [("spec.md", (spec, probe_options, probe_kinds, expect, campaign_options, prices)), ("script.md", (script,))],
+    [("spec.md", SPEC_MODULES), ("script.md", (script,))],
     ids=["spec.md", "script.md"],
 )
 def test_every_key_has_a_row_and_an_example_in_the_reference(page: str, modules: tuple[ModuleType, ...]) -> None:

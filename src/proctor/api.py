@@ -80,6 +80,7 @@ from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
 from proctor.spec.collect_errors import raise_collected
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
@@ -89,8 +90,8 @@ from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
-from proctor.spec.probe_kinds import ControlFiles, HeadlessRun, UnitTests
 from proctor.spec.struct import Duration
+from proctor.spec.suite_probes import ControlFiles, UnitTests
 
 __all__ = [
     "ApprovalAsked",

@@ -15,6 +15,7 @@ from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Trial
 from proctor.plan.remaining import remaining
 from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, TraceExpect
 from proctor.spec.fence import Contain
 from proctor.spec.missions import inline_missions
@@ -32,7 +33,6 @@ from proctor.spec.model import (
     SecretFile,
     WorkspaceSpec,
 )
-from proctor.spec.probe_kinds import HeadlessRun
 from tests.plan.made import SCHEDULE
 
 ONE = RuntimeId("one")

@@ -23,8 +23,8 @@ from proctor.probe.kinds import KINDS
 from proctor.probe.model import ContainmentRecord, Phase, ProbeRow, Verdict, ViewKind
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probe_kinds import HeadlessRun
 from proctor.workspace.snapshot import snapshot
 
 

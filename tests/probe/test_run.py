@@ -34,9 +34,9 @@ from proctor.probe.model import ContainmentRecord, Fault, Phase, ProbeRow, Verdi
 from proctor.probe.program import identify_programs
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probe_kinds import HeadlessRun
 from proctor.spec.probe_options import RepeatSpec
 from proctor.workspace.snapshot import snapshot
 

@@ -16,7 +16,7 @@ from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.tail import TAIL_BYTES, head, tail
 from proctor.probe.view import examine_subject
-from proctor.spec.probe_kinds import HeadlessRun
+from proctor.spec.command_probes import HeadlessRun
 from proctor.transport.process import ExitStatus, ProcessResult
 from proctor.workspace.snapshot import snapshot
 

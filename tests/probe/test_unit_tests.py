@@ -23,10 +23,11 @@ from proctor.probe.kind import ProbeReference, UntouchedTree
 from proctor.probe.model import ControlsRecord, Fault, Phase, ProbeRow, Verdict, ViewKind, require
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import load_spec
-from proctor.spec.probe_kinds import ControlFiles, HeadlessRun, UnitTests
 from proctor.spec.probes import ProbeSpec
+from proctor.spec.suite_probes import ControlFiles, UnitTests
 from proctor.workspace.snapshot import EMPTY, snapshot
 from tests.lab import Lab, mission, say_done
 

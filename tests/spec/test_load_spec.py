@@ -10,10 +10,10 @@ from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.event.outcome import Outcome
 from proctor.ids import FlowId, MissionId, RuntimeId
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.load import load_spec
 from proctor.spec.model import FlowSpec, MissionSpec, WorkspaceSpec
-from proctor.spec.probe_kinds import HeadlessRun
 from tests.spec.good import GOOD, write
 
 Told: TypeAlias = Callable[[Callable[[], object]], list[Any]]

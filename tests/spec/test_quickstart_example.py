@@ -7,9 +7,9 @@ from pathlib import Path
 from proctor.event.claim import claim_in
 from proctor.model.script import Patch, load_script
 from proctor.model.wire import Text
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict
 from proctor.spec.load import LoadedSpec, load_spec
-from proctor.spec.probe_kinds import HeadlessRun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -16,7 +16,6 @@ from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.spec.check_mission import suggest_id
 from proctor.spec.load import load_spec
 from proctor.spec.model import Login, WorkspaceSpec
-from proctor.spec.probes import command_of
 from proctor.surface.cli.app import answer
 from proctor.surface.detect import KEPT_OUT, SPEC, DetectedAgent, DetectedFolder, find_test_commands, look_at_folder
 from proctor.surface.first_task import FailingCommand, why_not_run
@@ -91,7 +90,7 @@ def test_init_takes_a_task_with_a_probe_that_fails_and_refuses_one_that_passes(l
     assert (said.returncode, json.loads(said.stdout)["hasFix"]) == (0, False)
     [mission] = load_spec(folder / SPEC).missions
     assert (mission.id, mission.prompt) == ("task", "Write a changelog")
-    assert [command_of(probe) for probe in mission.probes] == [("bash", "-c", "test -s CHANGES.md")]
+    assert [probe.argv for probe in mission.probes] == [("bash", "-c", "test -s CHANGES.md")]
     assert "Write the fix yourself into proctor-scripts/first.yaml" in json.loads(said.stdout)["first"]
     steps = Lab(folder).proctor(*words[:4], "--force", "--probe", "test -s CHANGES.md").stdout
     assert "\nNext: " not in steps
@@ -176,7 +175,7 @@ def test_with_logins_each_agent_has_a_flow_with_its_model_and_the_tests_are_the_
     ]
     assert loaded.spec.flows[1].token == "MY_TOKEN"
     [mission] = loaded.missions
-    assert [command_of(probe) for probe in mission.probes] == [("bash", "-c", "make test")]
+    assert [probe.argv for probe in mission.probes] == [("bash", "-c", "make test")]
     assert mission.prompt.startswith("Make the failing tests pass: `make test` must exit with 0.")
     assert (mission.workspace.git, mission.workspace.ref, mission.script) == (".", "HEAD", None)
 

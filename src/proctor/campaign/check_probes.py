@@ -30,7 +30,7 @@ from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
 from proctor.spec.probe_options import Role
-from proctor.spec.probes import ProbeSpec, command_of
+from proctor.spec.probes import ProbeSpec
 from proctor.workspace.snapshot import EMPTY
 
 CHECK_S: Final = 600.0
@@ -220,4 +220,4 @@ class ProbeChecker:
         return self.loaded.without_line_if_built(source.error(code, what, key=f"probes[{check.index}]{key}"))
 
     def _command(self, spec: ProbeSpec) -> str:
-        return self.redactor.text(shlex.join(command_of(spec))).text
+        return self.redactor.text(shlex.join(spec.argv)).text

@@ -12,7 +12,6 @@ from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedMod
 from proctor.spec.campaign_options import LimitsSpec
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
-from proctor.spec.probes import files_of
 from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.struct import Duration
 from proctor.spec.template import AS_WRITTEN, Prompts
@@ -145,7 +144,7 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
             "mission": mission.id,
             "prompt": mission.prompt,
             "probes": [_all_fields(probe) for probe in mission.probes],
-            "files": [digests.sources[path] for probe in mission.probes for path in files_of(probe).values()],
+            "files": [digests.sources[path] for probe in mission.probes for path in probe.files.values()],
             "overlay": None if mission.overlay is None else digests.overlays[mission.overlay],
             "waive": [_all_fields(waiver) for waiver in mission.waive],
             "protect": mission.protect,

@@ -101,6 +101,8 @@ class ProbeWorkspace:
     """The workspace itself, which only Proctor reads."""
     out: Path
     """An empty folder outside the view, in which the probe's programs may write."""
+    tools: Path
+    """An empty folder outside the view that the probe's programs can read, and only Proctor can write."""
     env: Mapping[str, str]
     """The complete environment of the probe's programs; nothing is inherited."""
     containment: Containment
@@ -134,10 +136,12 @@ class ProbeWorkspace:
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         view: View | None = None,
+        records: Sequence[str] | None = None,
     ) -> ProcessResult:
         """Run a program in the workspace, contained, and end all its processes with it.
 
-        `env` is added to the environment. An overlay view without a folder for changes starts anew with each program;
+        `env` is added to the environment. `records` is the command whose programs are recorded, if that is not `argv`
+        itself. An overlay view without a folder for changes starts anew with each program;
         a copy keeps what earlier programs changed. Raises MachineError if the program cannot be started.
         """
         view = self.view if view is None else view
@@ -153,7 +157,7 @@ class ProbeWorkspace:
         # Before they run: what they leave behind must not be taken for what they were.
         found = await anyio.to_thread.run_sync(
             lambda: identify_programs(
-                argv, workspace=view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
+                records or argv, workspace=view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
             )
         )
         self.programs.extend(found)

@@ -11,7 +11,7 @@ from proctor.evidence.artifacts import Judged, RequiredProbe
 from proctor.ids import AttemptId, Digest
 from proctor.spec.fence import Contain, Network
 from proctor.spec.probe_options import Role
-from proctor.spec.probes import ProbeSpec, files_of
+from proctor.spec.probes import ProbeSpec
 
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
@@ -197,7 +197,7 @@ def identify_probe(spec: ProbeSpec, *, files: Mapping[str, bytes] = _NO_FILES, h
     `files` are files of the spec by their path, and `hidden` is the digest of the mission's hidden files. A probe with
     another command, another golden or other hidden files is another probe.
     """
-    content = [digest_bytes(files[path]) if path in files else None for path in files_of(spec).values()]
+    content = [digest_bytes(files[path]) if path in files else None for path in spec.files.values()]
     return digest({"spec": spec, "files": content, "hidden": hidden})
 
 
@@ -221,7 +221,7 @@ def require(
 def criterion_of(spec: ProbeSpec, index: int) -> str:
     """Return what a probe shows, in words. Without a criterion in the spec, it is the probe itself.
 
-    >>> from proctor.spec.probe_kinds import HeadlessRun
+    >>> from proctor.spec.command_probes import HeadlessRun
     >>> criterion_of(HeadlessRun(command="true"), 0)
     'probe 1 (headless_run)'
     """
@@ -231,7 +231,7 @@ def criterion_of(spec: ProbeSpec, index: int) -> str:
 def kind_of(spec: ProbeSpec) -> str:
     """Return the kind of a probe, which is the tag of its spec.
 
-    >>> from proctor.spec.probe_kinds import HeadlessRun
+    >>> from proctor.spec.command_probes import HeadlessRun
     >>> kind_of(HeadlessRun(command="true"))
     'headless_run'
     """

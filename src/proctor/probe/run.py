@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from proctor import places
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.contain.fences import fence_in
+from proctor.contain.fences import Fences, fence_in
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
@@ -221,10 +221,10 @@ async def _judge(
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(dir=scratch, prefix="probe-"))
-        home, temporary, out, layers, changes = (
-            folder / name for name in ("home", "tmp", "out", "workspace", "layout")
+        home, temporary, out, tools, layers, changes = (
+            folder / name for name in ("home", "tmp", "out", "tools", "workspace", "layout")
         )
-        for each in (home, temporary, out, layers, changes):
+        for each in (home, temporary, out, tools, layers, changes):
             each.mkdir(mode=0o700)
         layout = await _lay_out(spec, subject=subject, reference=reference, folder=changes)
         if layout.tampered:
@@ -245,11 +245,23 @@ async def _judge(
         view = run.view = await make()
         of_agents = (*hidden, places.cache_dir() / "runs")
         env = probe_environment(search_path=search_path, home=home, temporary=temporary, of_agents=of_agents)
+
+        def fence(program: str, seen: View) -> Fences:
+            fences = fence_in(
+                (*(() if seen.overlay else (seen.place,)), home, temporary, out),
+                hidden=hidden,
+                network=spec.network,
+                search_path=env["PATH"],
+                program=program,
+            )
+            return replace(fences, read_only=(*fences.read_only, tools.resolve()), overlay=seen.overlay)
+
         probe_workspace = ProbeWorkspace(
             view=view,
             make_view=make,
             subject=subject,
             out=out,
+            tools=tools,
             env=env,
             containment=containment,
             intents=intents,
@@ -258,18 +270,7 @@ async def _judge(
             agent_folders=agent_folders,
             layout=layout,
             reference=reference,
-            fence=None
-            if spec.contain is Contain.NONE
-            else lambda program, seen: replace(
-                fence_in(
-                    (*(() if seen.overlay else (seen.place,)), home, temporary, out),
-                    hidden=hidden,
-                    network=spec.network,
-                    search_path=env["PATH"],
-                    program=program,
-                ),
-                overlay=seen.overlay,
-            ),
+            fence=None if spec.contain is Contain.NONE else fence,
         )
         judgement = await kinds[kind_of(spec)](spec, probe_workspace)
         if not isinstance(judgement, Judgement):

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import InputError
-from proctor.spec.check_probes import duration_errors, is_inside, probe_errors
+from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec
 from proctor.spec.glob import compile_glob
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
@@ -16,6 +16,7 @@ from proctor.spec.missions import SUFFIX, MissionSource
 from proctor.spec.model import MissionSpec, WorkspaceSpec
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import is_pointer
+from proctor.spec.probe_options import is_inside
 from proctor.spec.suggest import MAX_WORD
 
 MAX_ID_CHARS: Final = 64  # the name of an attempt's folder contains two ids and two numbers
@@ -80,10 +81,24 @@ def _own_errors(source: MissionSource, *, is_scripted: bool) -> Iterator[InputEr
         yield source.error("spec.missing-key", what, key="script", suggestion=suggestion)
     yield from _workspace_errors(source, mission.workspace)
     yield from _expect_errors(source, mission)
-    yield from probe_errors(source)
+    yield from _probe_errors(source, mission)
     yield from _inside_glob_errors(source, "protect", mission.protect)
     if mission.hooks is not None:
-        yield from duration_errors(source, {"hooks.timeout": mission.hooks.timeout})
+        try:
+            parse_duration_s(mission.hooks.timeout)
+        except ValueError as error:
+            yield source.error("spec.type", str(error), key="hooks.timeout")
+
+
+def _probe_errors(source: MissionSource, mission: MissionSpec) -> Iterator[InputError]:
+    for at, probe in enumerate(mission.probes):
+        for each in probe.problems():
+            yield source.error(each.code, each.what, key=f"probes[{at}].{each.key}", suggestion=each.suggestion)
+    stated = {probe.criterion for probe in mission.probes}
+    for at, waiver in enumerate(mission.waive):
+        if waiver.criterion not in stated:
+            what = f"no probe of the mission has the criterion `{waiver.criterion}`"
+            yield source.error("spec.unsupported", what, key=f"waive[{at}].criterion")
 
 
 def _workspace_errors(source: MissionSource, workspace: WorkspaceSpec) -> Iterator[InputError]:

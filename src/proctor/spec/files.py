@@ -22,7 +22,6 @@ from proctor.spec.missions import (
 from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
 from proctor.spec.probe_options import CONTROL_TOKEN
-from proctor.spec.probes import files_of
 from proctor.spec.source_file import SourceFile, read_source, similar_name
 from proctor.spec.template import Template, parse_template
 
@@ -154,9 +153,7 @@ class SpecFiles:
         """
         mission = source.mission
         named = {
-            f"probes[{at}].{key}": path
-            for at, probe in enumerate(mission.probes)
-            for key, path in files_of(probe).items()
+            f"probes[{at}].{key}": path for at, probe in enumerate(mission.probes) for key, path in probe.files.items()
         }
         for key, path_text in named.items():
             self._read_judging_file(path_text, source, key=key)

@@ -1,12 +1,15 @@
 """Structs of a spec: what all kinds of probe share."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
 from msgspec import Meta
 
+from proctor.spec.duration import parse_duration_s
 from proctor.spec.fence import Contain, Network
-from proctor.spec.struct import Spec, Text
+from proctor.spec.struct import Duration, Spec, Text
 
 OUT: Final = "{out}"
 """In the command and the report of a probe, the probe's own folder for what it writes outside its view."""
@@ -37,8 +40,19 @@ class RepeatSpec(Spec, frozen=True, kw_only=True):
     """How many of the runs must pass for the probe to pass."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyProblem:
+    """What is wrong with a key of a probe, for an InputError that also names file and line."""
+
+    code: str
+    what: str
+    key: str
+    """The key below the probe, such as `cases[0].golden`."""
+    suggestion: str | None = None
+
+
 class ProbeOptions(Spec, frozen=True, kw_only=True):
-    """Keys that all kinds of probe share."""
+    """Keys that all kinds of probe share. A kind is a struct that adds its own keys, and says what they mean."""
 
     contain: Contain = Contain.FENCED
     """Whether the probe is fenced. Default `fenced`."""
@@ -60,6 +74,37 @@ class ProbeOptions(Spec, frozen=True, kw_only=True):
     repeat: RepeatSpec | None = None
     """Run the probe several times and require a number of passes. Default: it runs once."""
 
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line that shows a reader what the probe runs."""
+        raise NotImplementedError
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The paths of the spec's files that the probe names, by their key in the probe."""
+        return {} if self.mutant is None else {"mutant": self.mutant}
+
+    @property
+    def durations(self) -> dict[str, Duration]:
+        """The durations, by their key in the probe."""
+        timeout: Duration | None = getattr(self, "timeout", None)
+        return {} if timeout is None else {"timeout": timeout}
+
+    def problems(self) -> Iterator[KeyProblem]:
+        """Yield what is wrong with the keys, apart from their types and from files that do not exist."""
+        if self.mutant is not None and self.role is not Role.GUARD:
+            what = "`mutant` has no effect on a goal, which must fail on the untouched workspace already"
+            suggestion = "Add `role: guard`, or remove `mutant`."
+            yield KeyProblem("spec.unsupported", what, key="mutant", suggestion=suggestion)
+        if self.repeat is not None and self.repeat.need > self.repeat.runs:
+            what = f"{self.repeat.need} passes are needed, but the probe runs {self.repeat.runs} times"
+            yield KeyProblem("spec.type", what, key="repeat.need")
+        for key, duration in self.durations.items():
+            try:
+                parse_duration_s(duration)
+            except ValueError as error:
+                yield KeyProblem("spec.type", str(error), key=key)
+
 
 class WaiverSpec(Spec, frozen=True, kw_only=True):
     """A criterion that is not required this time. The mission can then not be verified."""
@@ -72,3 +117,12 @@ class WaiverSpec(Spec, frozen=True, kw_only=True):
 
     why: Text
     """Why."""
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path, as it is written, leads to something inside a folder.
+
+    >>> [is_inside(path) for path in ("src/a.py", "../a.py", "/etc", ".")]
+    [True, False, False, False]
+    """
+    return not path.startswith("/") and not {"", ".", ".."}.intersection(path.rstrip("/").split("/"))

@@ -23,7 +23,7 @@ from proctor.probe.missing import find_foreign_module
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.probe.run import run_probe
 from proctor.probe.view import Subject, examine_subject
-from proctor.spec.probe_kinds import HeadlessRun
+from proctor.spec.command_probes import HeadlessRun
 from proctor.surface.detect import DetectedFolder
 from proctor.workspace.clone import clone
 from proctor.workspace.prepare import prepare

@@ -33,7 +33,6 @@ from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
 from proctor.spec.probe_options import Role
-from proctor.spec.probes import command_of
 from proctor.workspace.remove import remove
 
 
@@ -155,7 +154,7 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
     search_path = search_path_of(os.environ.get("PATH", os.defpath))
     for mission in loaded.missions:
         for at, probe in enumerate(mission.probes):
-            program = command_of(probe)[0]
+            program = probe.argv[0]
             is_in_workspace = "/" in program and not program.startswith("/")
             if not is_in_workspace and shutil.which(program, path=search_path) is None:
                 problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"

@@ -10,8 +10,8 @@ from proctor.probe.missing import find_missing
 from proctor.probe.model import Fault, Verdict
 from proctor.probe.tail import head
 from proctor.spec.argv import argv_of
+from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.probe_kinds import HeadlessRun
 from proctor.transport.process import ProcessResult
 
 _SHOWN_CHARS: Final = 200

@@ -35,9 +35,8 @@ from proctor.probe.protect import (
 from proctor.probe.view import Subject
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
-from proctor.spec.probe_kinds import ControlFiles, UnitTests
 from proctor.spec.probe_options import CONTROL_TOKEN, OUT
-from proctor.spec.probes import command_of
+from proctor.spec.suite_probes import ControlFiles, UnitTests
 from proctor.transport.process import ProcessResult
 from proctor.workspace.name import quoted
 from proctor.workspace.snapshot import snapshot
@@ -268,7 +267,7 @@ async def judge(spec: UnitTests, workspace: ProbeWorkspace) -> Judgement:
     argv, report = _command(spec, workspace.layout.plan, workspace)
     judgement = await _judge_run(spec, workspace, argv, report)
     # What was added to the command means nothing to a reader, and the files that it names are gone.
-    return replace(judgement, argv=command_of(spec))
+    return replace(judgement, argv=spec.argv)
 
 
 async def _judge_run(spec: UnitTests, workspace: ProbeWorkspace, argv: tuple[str, ...], report: str) -> Judgement:
