@@ -113,7 +113,7 @@ conformance: $(STAMP) ## the whole conformance suite on every runtime, transport
 # Such as ONLY=scale: run one area.
 ONLY ?=
 
-bench: $(STAMP) ## benchmarks of speed and size against their targets (ONLY=attempts or scale: one area)
+bench: $(STAMP) ## benchmarks of speed and size against their targets (ONLY=attempts, probes or scale: one area)
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(STAMP) ## each benchmark once, to see that it works

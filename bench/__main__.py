@@ -16,7 +16,7 @@ import msgspec
 from bench.context import QUICK, BenchContext, Sizes
 from bench.table import Row, render
 
-AREAS = ("attempts", "scale")
+AREAS = ("attempts", "probes", "scale")
 """Each is a module of this package with a function `measure`."""
 RESULTS = Path(__file__).parent / "results.json"
 

@@ -15,9 +15,24 @@ class Sizes:
     codex_attempts: int = 64
     turns: int = 2000
     starts: int = 15
+    files: int = 5000
+    probes: int = 15
+    cheats: int | None = None
+    """How many cheats are played; None for all."""
 
 
-QUICK = Sizes(rounds=1, attempts=4, many_attempts=8, spawned_attempts=2, codex_attempts=2, turns=20, starts=1)
+QUICK = Sizes(
+    rounds=1,
+    attempts=4,
+    many_attempts=8,
+    spawned_attempts=2,
+    codex_attempts=2,
+    turns=20,
+    starts=1,
+    files=20,
+    probes=1,
+    cheats=1,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

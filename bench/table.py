@@ -26,6 +26,21 @@ def at_least(what: str, measured: float, to_beat: float, unit: str, *, note: str
     return _row(what, measured, to_beat, unit, is_at_most=False, note=note)
 
 
+def exactly(what: str, measured: float, to_beat: float, unit: str, *, note: str = "") -> Row:
+    """Return a row for a count that must be what it is: its ratio is 1 if it is."""
+    ratio = 1.0 if measured == to_beat else measured / to_beat if to_beat else measured
+    return Row(
+        what=what,
+        measured=measured,
+        to_beat=to_beat,
+        unit=unit,
+        is_at_most=measured >= to_beat,
+        ratio=ratio,
+        ok=measured == to_beat,
+        note=note,
+    )
+
+
 def _row(what: str, measured: float, to_beat: float, unit: str, *, is_at_most: bool, note: str) -> Row:
     ratio = measured / to_beat
     return Row(
