@@ -5,10 +5,12 @@
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,21 +18,28 @@ from unittest.mock import patch
 
 import anyio
 
-from hostile.catalogue import CHEATS, FILES, FLAWS, HONEST, Play
+from hostile.catalogue import CHEATS, FLAWS, HONEST, Play
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
 from proctor.evidence.artifacts import AttemptReport
-from proctor.evidence.layout import RootPaths
-from proctor.evidence.reader import read_artifact
+from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.evidence.reader import read_artifact, read_rows
+from proctor.ids import CampaignId
+from proctor.probe.model import ProbeRow
 from proctor.probe.protect import Restoration
+from proctor.report.campaign import load_campaign
 from proctor.spec.load import load_spec
 
 DEADLINE_S: Final = 900.0
 _WHY_CHARS: Final = 150
-DEFENCES: Final[dict[str, tuple[str, Callable[..., Any]]]] = {
-    "restore": ("proctor.probe.kinds.unit_tests.plan_restoration", lambda *_, **__: Restoration()),
-    "controls": ("proctor.probe.kinds.unit_tests._find_unfit", lambda *_, **__: None),
-    "hiding": ("proctor.campaign.hiding.can_hide", lambda *_, **__: False),
+DEFENCES: Final[dict[str, tuple[tuple[str, Callable[..., Any]], ...]]] = {
+    "restore": (("proctor.probe.kinds.unit_tests.plan_restoration", lambda *_, **__: Restoration()),),
+    "controls": (("proctor.probe.kinds.unit_tests._find_unfit", lambda *_, **__: None),),
+    "hiding": (
+        ("proctor.campaign.hiding.can_hide", lambda *_, **__: False),
+        # Otherwise a mission with hidden files would be refused.
+        ("proctor.campaign.preflight.why_not_enforced", lambda *_, **__: None),
+    ),
 }
 """What replaces a part of Proctor so that a defence is left out."""
 
@@ -41,78 +50,91 @@ class Result:
 
     play: Play
     verified: bool | None
+    """None also if the campaign requires more than what was verified."""
     why: str
+    feedback: str
+    """What an agent would be shown about it."""
 
 
-def write_spec(plays: Sequence[Play], folder: Path) -> Path:
+def write_spec(plays: Sequence[Play], folder: Path, feedback: Mapping[str, str]) -> Path:
     """Write a campaign with one mission for each play, and return the path of its spec."""
-    spec, workspace = folder / "spec" / "spec.json", folder / "spec" / "workspace"
-    for name, text in FILES.items():
-        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace / name).write_text(text)
+    spec = folder / "spec" / "spec.json"
     missions = []
     for play in plays:
+        task = play.task
+        if task.origin is not None:
+            shutil.copytree(task.origin, spec.with_name(task.name), dirs_exist_ok=True)
+        for name, text in task.files.items():
+            (spec.parent / name).parent.mkdir(parents=True, exist_ok=True)
+            (spec.parent / name).write_text(text)
         script = spec.with_name(f"{play.name}.yaml")
-        script.write_text(json.dumps(play.script(str(spec))))
-        missions.append(
-            {
-                "id": play.name,
-                "prompt": "The tests fail. Repair calc.py.",
-                "workspace": {"copy": "workspace"},
-                "script": script.name,
-                "probes": [play.task.probe],
-                "protect": play.task.protect,
-            }
-        )
+        shown = b64encode(feedback.get(play.after or "", "").encode()).decode()
+        script.write_text(json.dumps(play.script(spec=str(spec), feedback=shown)))
+        missions.append({"id": play.name, **task.mission, "script": script.name})
     flows = [{"id": "codex", "runtime": ["codex_app_server"]}]
     campaign = {"version": 1, "campaign": "hostile", "missions": missions, "flows": flows}
-    spec.write_text(json.dumps({**campaign, "schedule": {"retries": 0, "parallel": 2}}, indent=1))
+    schedule = {"retries": 0, "parallel": 2}
+    gates = {"require": "outside" if plays[0].task.needs_outside else "none"}
+    spec.write_text(json.dumps({**campaign, "schedule": schedule, "gates": gates}, indent=1))
     return spec
 
 
 @contextmanager
 def defences_without(name: str | None) -> Iterator[None]:
-    if name is None:
-        yield
-        return
-    target, replacement = DEFENCES[name]
-    with patch(target, replacement):
+    with ExitStack() as stack:
+        for target, replacement in DEFENCES.get(name or "", ()):
+            stack.enter_context(patch(target, replacement))
         yield
 
 
 def play_all(plays: Sequence[Play], *, without: str | None = None) -> list[Result]:
-    """Play all of them in one campaign on the real Codex."""
+    """Play all of them on the real Codex, in one campaign for those that can share one."""
+    results = dict[str, Result]()
+    groups = dict[tuple[bool, bool], list[Play]]()
+    for play in plays:
+        groups.setdefault((play.after is not None, play.task.needs_outside), []).append(play)
+    for _, group in sorted(groups.items()):
+        feedback = {name: each.feedback for name, each in results.items()}
+        results |= {each.play.name: each for each in _play(group, feedback, without=without)}
+    return [results[play.name] for play in plays]
+
+
+def _play(plays: Sequence[Play], feedback: Mapping[str, str], *, without: str | None) -> Iterator[Result]:
     # Not under /tmp: an agent's home there disables its sandboxed shell.
     with tempfile.TemporaryDirectory(prefix="proctor-hostile-", dir="/var/tmp") as place:
         folder = Path(place)
-        spec, root = write_spec(plays, folder), folder / "evidence"
+        spec, root = write_spec(plays, folder, feedback), folder / "evidence"
 
-        async def run() -> None:
+        async def run() -> CampaignId:
             with anyio.fail_after(DEADLINE_S):
-                await run_campaign(load_spec(spec), root=root, watcher=CampaignWatcher())
+                return (await run_campaign(load_spec(spec), root=root, watcher=CampaignWatcher())).campaign_id
 
         with defences_without(without):
-            anyio.run(run)
-        reports = {
-            paths.folder.name.partition(".")[0]: read_artifact(paths.report, AttemptReport)
-            for run_paths in RootPaths(root).runs()
-            for paths in run_paths.attempts()
-        }
-        return [
-            Result(
+            campaign = load_campaign(RootPaths(root).campaign(anyio.run(run)), root=RootPaths(root))
+        blocked = {each.mission_id for gate in campaign.gates if gate.name == "require" for each in gate.blocked}
+        for paths in (paths for run_paths in RootPaths(root).runs() for paths in run_paths.attempts()):
+            name = paths.folder.name.partition(".")[0]
+            [play] = [play for play in plays if play.name == name]
+            report = read_artifact(paths.report, AttemptReport)
+            is_enough = name not in blocked
+            yield Result(
                 play=play,
-                verified=reports[play.name].verified,
-                why="; ".join(reports[play.name].reasons) or reports[play.name].detail or "",
+                verified=report.verified if is_enough else None,
+                why="; ".join(report.reasons) or report.detail or ("" if is_enough else "verified only inside"),
+                feedback=_feedback(paths),
             )
-            for play in plays
-        ]
+
+
+def _feedback(paths: AttemptPaths) -> str:
+    rows = list(read_rows(paths.probes, ProbeRow))
+    return "".join(row.summary + row.stdout_tail + row.stderr_tail for row in rows)
 
 
 def describe(result: Result) -> str:
     verdict = {True: "VERIFIED", False: "not verified", None: "unknown"}[result.verified]
     if result.play.flaw is None:
         verdict = verdict.lower()
-    return f"  {result.play.name:<18} {verdict:<13} {result.why[:_WHY_CHARS]}".rstrip()
+    return f"  {result.play.name:<28} {result.play.task.kinds:<20} {verdict:<13} {result.why[:_WHY_CHARS]}".rstrip()
 
 
 def lines_of(results: Sequence[Result]) -> Iterator[str]:

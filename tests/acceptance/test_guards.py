@@ -46,6 +46,9 @@ def test_goal_and_guard_verify_together(lab: Lab, command: str, verified: bool, 
     ]
     rows = [(row["phase"], row["role"], row["verdict"]) for row in jsonl(paths.folder / PROBES)]
     assert rows[:3] == [("baseline", "goal", "fail"), ("baseline", "guard", "pass"), ("mutant", "guard", "fail")]
+    explained = " ".join(lab.proctor("attempt", "explain", str(paths.folder)).stdout.split())
+    after = "pass" if criteria[1] else "fail"
+    assert f"It stays safe. `grep -q '^safe$' calc.txt` before pass mutant fail after {after}" in explained
     lab.assert_all_evidence_is_valid()
 
 

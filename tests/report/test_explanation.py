@@ -15,6 +15,7 @@ from proctor.ids import AttemptId
 from proctor.report.explanation import AttemptExplanation, ProbeSummary, explain
 from proctor.report.explanation_text import render_explanation
 from proctor.report.view import AttemptView
+from proctor.spec.probe_options import Role
 from tests.report.made import expectation, report
 
 ATTEMPT = AttemptId("fix.codex.r1.1")
@@ -101,7 +102,19 @@ def test_explanation_separates_what_was_expected_from_what_was_verified() -> Non
 
 def test_explanation_without_expect_compares_with_the_probes() -> None:
     probe = ProbeSummary(
-        index=0, argv=("true",), before="fail", after="fail", failure=None, command="true", run_again=None
+        kind="headless_run",
+        role=Role.GOAL,
+        criterion="It works.",
+        mutant=None,
+        judged=None,
+        files=(),
+        index=0,
+        argv=("true",),
+        before="fail",
+        after="fail",
+        failure=None,
+        command="true",
+        run_again=None,
     )
     failed = report(ATTEMPT, verified=False, expectation=expectation(met=None, keys={}))
     default = "the mission has no `expect`, so its probes should verify the result"

@@ -11,7 +11,7 @@ from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
 from proctor.event.supervisor_events import HOOK
 from proctor.event.transcript import Line
-from proctor.evidence.artifacts import DiffExcerpt, FailedProbe
+from proctor.evidence.artifacts import DiffExcerpt, FailedProbe, Judged
 from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Finding
 from proctor.probe.failure import describe_row, is_failed
@@ -20,6 +20,7 @@ from proctor.report.format_values import NOT_EXPECTED, describe_call, explain_un
 from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
+from proctor.spec.probe_options import Role
 from proctor.workspace.changed import changed_in
 from proctor.workspace.excerpt import excerpt, file_diffs
 from proctor.workspace.name import quoted
@@ -71,12 +72,25 @@ class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
 
     index: int
     """Position of the probe in the mission, counted from 0."""
+    kind: str
+    """Kind of the probe."""
+    role: Role
+    """What the probe says about the mission: goal or guard."""
+    criterion: str
+    """What the probe shows, in words."""
     argv: tuple[str, ...]
     """Command of the probe."""
     before: str
     """Verdict on the untouched workspace; `not_run` if it did not run."""
+    mutant: str | None
+    """Verdict on the guard's mutant; null if it has none."""
     after: str
     """Verdict on the workspace after the agent ended; `not_run` if it did not run."""
+    judged: Judged | None
+    """Where the verdict after the agent ended comes from: `inside` or `outside` the product's process; null if it is
+    not pass or fail."""
+    files: tuple[str, ...]
+    """Names of the files in the attempt's folder that the probe kept, such as a screenshot."""
     failure: FailedProbe | None
     """How it ended on the workspace after the agent ended, with the last lines of its output; null if it passed or did
     not run."""
@@ -155,6 +169,8 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """Why the claim could not be read."""
     verified: bool | None
     """Whether probes established that the task is done."""
+    judged: Judged | None
+    """Where that was established: `outside` the product's processes, or only `inside`; null unless it was."""
     reasons: tuple[str, ...]
     """Why `verified` has its value."""
     probes: tuple[ProbeSummary, ...]
@@ -235,6 +251,7 @@ def explain(
         claim_frame=None if feedback is None else feedback.frame,
         claim_problem=None if feedback is None else feedback.problem,
         verified=None if judged is None else judged.verified,
+        judged=None if judged is None else judged.judged,
         reasons=("the evidence is damaged",) if evidence == "invalid" else reasons,
         probes=tuple(
             _probe(
@@ -282,9 +299,15 @@ def _probe(rows: list[ProbeRow], reproduction: str | None, *, workspace_problem:
     run_again = None if reproduction is None or not argv else f"({reproduction}{command})"
     return ProbeSummary(
         index=rows[0].index,
+        kind=rows[0].kind,
+        role=rows[0].role,
+        criterion=rows[0].criterion,
         argv=argv,
         before=verdicts.get(Phase.BASELINE, "not_run"),
+        mutant=verdicts.get(Phase.MUTANT),
         after=verdicts.get(Phase.FINAL, "not_run"),
+        judged=None if last is None else last.judged,
+        files=() if last is None else tuple(each.file for each in last.artifacts),
         failure=None if last is None or not is_failed(last) else describe_row(last, max_lines=_OUTPUT_LINES),
         command=command,
         # What a terminal would not show as it is cannot be pasted from there.

@@ -118,16 +118,21 @@ def _claim(explanation: AttemptExplanation) -> Text:
 
 
 def _verification(explanation: AttemptExplanation) -> RenderableType:
-    word = verified_word(explanation.verified)
+    word = verified_word(explanation.verified, explanation.judged)
     parts: list[RenderableType] = [_with_reason(word.copy(), each) for each in explanation.reasons] or [word]
     for probe_summary in explanation.probes:
         probe = Text(f"`{one_line(shell_command(probe_summary.argv), limit=_MAX_CHARS)}`  ")
-        for when, verdict in (("before", probe_summary.before), ("after", probe_summary.after)):
+        if not probe_summary.criterion.endswith(f"({probe_summary.kind})"):
+            parts.append(Text(legible(one_line(probe_summary.criterion, limit=_MAX_CHARS))))
+        verdicts = {"before": probe_summary.before, "mutant": probe_summary.mutant, "after": probe_summary.after}
+        for when, verdict in ((when, verdict) for when, verdict in verdicts.items() if verdict is not None):
             probe.append(f"{when} ", style="dim").append(f"{verdict}  ", style=_VERDICT_STYLES.get(verdict, "yellow"))
         parts.append(probe)
         if probe_summary.failure is not None:
             _, *output = probe_lines(probe_summary.failure)
             parts.append(render_lines(output))
+        if probe_summary.files:
+            parts.append(Text(f"kept {legible(', '.join(probe_summary.files))}", style="dim"))
     return Group(*parts)
 
 
