@@ -5,24 +5,40 @@ from collections.abc import Sequence
 from proctor.attempt.derive import DerivedResult
 from proctor.attempt.judge import judge
 from proctor.event.trace import ToolCall
-from proctor.evidence.artifacts import AttemptRecord, Expectation
+from proctor.evidence.artifacts import AttemptRecord, Expectation, RequiredProbe
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, WORKSPACE_DIFF
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, decide
 from proctor.probe.model import ProbeRow
+from proctor.spec.probe_options import WaiverSpec
 from proctor.workspace.changed import changed_in
 
 
 def decision_of(record: AttemptRecord, rows: Sequence[ProbeRow], *, workspace_digest: Digest) -> Decision:
     """Decide whether the attempt is verified, if `workspace_digest` is that of the workspace which the agent left."""
-    return decide(
+    return decide_tree(
         record.required_probes,
         rows,
         workspace_digest=workspace_digest,
         base_digest=record.workspace_digest,
         waivers=record.waivers,
     )
+
+
+def decide_tree(
+    required: Sequence[RequiredProbe],
+    rows: Sequence[ProbeRow],
+    *,
+    workspace_digest: Digest,
+    base_digest: Digest,
+    waivers: Sequence[WaiverSpec] = (),
+) -> Decision:
+    """Decide whether a tree is verified. Attempts, `probe check` and `regrade` all decide here.
+
+    `workspace_digest` is that of the tree, and `base_digest` that of the untouched one.
+    """
+    return decide(required, rows, workspace_digest=workspace_digest, base_digest=base_digest, waivers=waivers)
 
 
 def expectation_of(

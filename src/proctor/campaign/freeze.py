@@ -54,21 +54,27 @@ class FrozenFiles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenSpec:
-    """Everything attempts start from. The user's files are not read again after this."""
+class FolderCopies:
+    """Copies of the folders that a spec names, and the digests of their content."""
 
-    plan: Plan
-    snapshot: Mapping[str, Digest]
     workspaces: Mapping[str, Path]
     workspace_digests: Mapping[str, Digest]
     overlays: Mapping[str, Path]
     overlay_digests: Mapping[str, Digest]
 
     def overlay_of(self, mission: MissionSpec) -> HiddenFiles | None:
-        """Return the frozen hidden files of a mission; None if it has none."""
+        """Return the copied hidden files of a mission; None if it has none."""
         if mission.overlay is None:
             return None
         return HiddenFiles(folder=self.overlays[mission.overlay], digest=self.overlay_digests[mission.overlay])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenSpec(FolderCopies):
+    """Everything attempts start from. The user's files are not read again after this."""
+
+    plan: Plan
+    snapshot: Mapping[str, Digest]
 
 
 def freeze(
@@ -78,7 +84,7 @@ def freeze(
 
     A workspace may hold anything, so its copy goes to the cache folder, not into the evidence.
     """
-    copies = _copy_and_digest(loaded, into=workspaces)
+    copies = copy_folders(loaded, into=workspaces)
     plan = _plan(loaded, copies, is_canary=is_canary)
     make_folder(paths.spec_snapshot)
     written = {
@@ -108,7 +114,7 @@ def thaw(loaded: LoadedSpec, *, paths: CampaignPaths, workspaces: Path, redactor
         raise
     if kept.plan.is_canary:
         raise InputError("campaign.canary", f"{paths.folder.name} is a canary, which cannot be resumed")
-    copies = _copy_and_digest(loaded, into=workspaces)
+    copies = copy_folders(loaded, into=workspaces)
     now = _index(loaded, copies)
     if now != before:
         raise _changed_error(loaded, paths, before=before, now=now, redactor=redactor)
@@ -134,7 +140,7 @@ def read_given(campaign: CampaignPaths) -> SpecOverrides:
         return NO_OVERRIDES
 
 
-def _plan(loaded: LoadedSpec, copies: "_Copies", *, is_canary: bool) -> Plan:
+def _plan(loaded: LoadedSpec, copies: FolderCopies, *, is_canary: bool) -> Plan:
     contents = Contents(
         scripts=loaded.script_digests,
         sources=loaded.source_digests,
@@ -151,7 +157,7 @@ def _plan(loaded: LoadedSpec, copies: "_Copies", *, is_canary: bool) -> Plan:
     )
 
 
-def _index(loaded: LoadedSpec, copies: "_Copies") -> FrozenFiles:
+def _index(loaded: LoadedSpec, copies: FolderCopies) -> FrozenFiles:
     return FrozenFiles(
         spec=loaded.digest,
         scripts=dict(loaded.script_digests),
@@ -226,20 +232,11 @@ def _read_kept(paths: CampaignPaths, name: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Copies:
-    """Copies of the folders that a spec names, and the digests of their content."""
-
-    workspaces: Mapping[str, Path]
-    workspace_digests: Mapping[str, Digest]
-    overlays: Mapping[str, Path]
-    overlay_digests: Mapping[str, Digest]
-
-
-def _copy_and_digest(loaded: LoadedSpec, *, into: Path) -> _Copies:
+def copy_folders(loaded: LoadedSpec, *, into: Path) -> FolderCopies:
+    """Copy and digest the workspaces and the hidden files of a spec. Raises InputError, located at the mission."""
     workspaces = copy_workspaces(loaded, into=into)
     overlays = _copy_overlays(loaded, into=into)
-    return _Copies(
+    return FolderCopies(
         workspaces=workspaces,
         workspace_digests={key: snapshot(copy).digest for key, copy in workspaces.items()},
         overlays=overlays,

@@ -147,14 +147,17 @@ class SpecFiles:
             self._report_unreadable(error, path_text, path, key="script", make_error=source.error)
 
     def _read_judging_files(self, source: MissionSource) -> None:
-        """Read the files of a mission's probes, and find its hidden files.
+        """Read the files of a mission's probes, its solution and its cheats, and find its hidden files.
 
-        Whether a mutant applies is known once the workspace is frozen.
+        Whether a patch applies is known once the workspace is frozen.
         """
         mission = source.mission
         named = {
             f"probes[{at}].{key}": path for at, probe in enumerate(mission.probes) for key, path in probe.files.items()
         }
+        if mission.solution is not None:
+            named["solution"] = mission.solution
+        named |= {f"cheats[{at}]": path for at, path in enumerate(mission.cheats)}
         for key, path_text in named.items():
             self._read_judging_file(path_text, source, key=key)
         if mission.overlay is not None:

@@ -146,6 +146,15 @@ def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedS
     return _load(source, path, overrides=overrides)
 
 
+def find_specs(folder: Path) -> list[Path]:
+    """Return the specs directly in a folder: every *.yaml with a key `campaign`. Raises InputError."""
+    try:
+        files = sorted(folder.glob("*.yaml"))
+    except OSError as error:
+        raise InputError("spec.unreadable", f"{folder}: {error.strerror}") from error
+    return [file for file in files if _CAMPAIGN.search(read_source(file))]
+
+
 def _specs_beside(path: Path) -> list[str]:
     """Return the names of some specs in the folder of a file that does not exist."""
     if os.path.lexists(path):

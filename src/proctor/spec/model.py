@@ -152,6 +152,14 @@ class MissionTerms(Spec, frozen=True, kw_only=True):
     """Path of a folder with hidden files, relative to the spec's folder. They are laid over the workspace when a probe
     runs, and no agent can see them. Default: none."""
 
+    solution: Text | None = None
+    """Path of a patch that solves the mission, relative to the spec's folder. Only `proctor probe check` applies it:
+    the probes must then verify the workspace. Default: none."""
+
+    cheats: Texts = []
+    """Paths of patches that only pretend to solve the mission, relative to the spec's folder. Only `proctor probe
+    check` applies them, each alone: the probes must verify none. Default: none."""
+
     waive: list[WaiverSpec] = []
     """Criteria that are not required this time, with who decided that and why. Default: none."""
 

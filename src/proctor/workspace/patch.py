@@ -1,14 +1,20 @@
-"""Apply a patch to a tree without changing the tree: only the files that the patch changes are written elsewhere."""
+"""Apply a patch to a tree: to the tree itself, or so that only the files that it changes are written elsewhere."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from proctor.errors import InputError
-from proctor.workspace.copy import copy_tree
+from proctor.workspace.copy import copy_tree, unwritable
 from proctor.workspace.git import GitRefusedError, git
+from proctor.workspace.name import quoted
 from proctor.workspace.walk import EntryKind, walk
+
+_APPLIED: Final = (EntryKind.FILE, EntryKind.LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,7 @@ def lay_patch(patch: bytes, *, base: Path, into: Path) -> PatchLayer:
             for direction in ((), ("--reverse",))
             for path in _parse_numstat(git("apply", "--numstat", "-z", *direction, "-", cwd=into, env=env, stdin=patch))
         }
-        entries = [item for item in walk(base) if item.kind is EntryKind.FILE and item.path in changed]
+        entries = [item for item in walk(base) if item.kind in _APPLIED and item.path in changed]
         for path in sorted({str(Path(item.path).parent) for item in entries} - {"."}):
             (into / path).mkdir(mode=0o755, parents=True, exist_ok=True)
         copy_tree(base, entries, into=into)
@@ -47,6 +53,32 @@ def lay_patch(patch: bytes, *, base: Path, into: Path) -> PatchLayer:
     return PatchLayer(
         folder=into, removed=tuple(item.path for item in entries if not os.path.lexists(into / item.path))
     )
+
+
+def apply_patch(patch: bytes, *, tree: Path, layer: Path) -> None:
+    """Apply a patch to the folder `tree` itself. The changed files are first written to the empty folder `layer`.
+
+    A `.git` in the tree, with its settings, is not used. As with git, a folder that the patch empties is removed.
+    Raises InputError as `lay_patch` does, and MachineError if the tree cannot be written.
+    """
+    laid = lay_patch(patch, base=tree, into=layer)
+    try:
+        for path in laid.removed:
+            (tree / path).unlink()
+            for folder in Path(path).parents[:-1]:
+                with suppress(OSError):  # not empty
+                    (tree / folder).rmdir()
+        for item in walk(layer):
+            place = tree / item.path
+            if item.kind is EntryKind.DIR:
+                if place.is_symlink():
+                    raise InputError("workspace.patch", f"{quoted(item.path)} is a link, not a folder")
+                place.mkdir(mode=0o755, exist_ok=True)
+            else:
+                place.unlink(missing_ok=True)
+                shutil.copy2(layer / item.path, place, follow_symlinks=False)
+    except OSError as problem:
+        raise unwritable(tree, problem) from problem
 
 
 def _parse_numstat(output: bytes) -> Iterator[str]:

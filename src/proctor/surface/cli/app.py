@@ -37,6 +37,7 @@ COMMANDS = {
     "campaign status": ("campaign_status", "Show the status of a campaign, running or not."),
     "campaign list": ("campaign_status", "List the campaigns in the evidence root."),
     "campaign lint": ("lint", "Check a spec for errors without running it."),
+    "probe check": ("probe", "Test the probes of missions without an agent."),
     "suite plan": ("suite", "Show a suite's missions and the trials they expand to."),
     "suite run": ("suite", "Run a suite's missions on selected runtimes."),
     "parity": ("parity", "Run the same missions in two flows or runtimes and compare them."),
