@@ -418,6 +418,7 @@ def oracle(required: list[RequiredProbe], evidence: list[ProbeRow], now: Digest,
     return ExpectedVerdict.YES if is_proven else ExpectedVerdict.UNKNOWN
 
 
+@pytest.mark.requirement("probe.gate")
 @pytest.mark.long
 @pytest.mark.parametrize("probe", [ONE, GUARD, BLIND])
 def test_the_gate_agrees_with_a_brute_force_reading_of_every_two_rows(probe: RequiredProbe) -> None:

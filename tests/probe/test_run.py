@@ -128,6 +128,7 @@ def test_headless_run_is_judged_outside_only_if_its_output_is_compared(run: Run)
     assert run(["no-such-tool-here"], stdout="x").judged is None
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_a_string_is_given_to_a_real_shell_and_a_list_to_none(run: Run) -> None:
     assert run("echo a && false").verdict is Verdict.FAIL
     assert run(["echo", "a", "&&", "false"], stdout="a && false\n").verdict is Verdict.PASS
@@ -162,6 +163,7 @@ def test_a_kill_never_passes_for_the_exit_code_that_was_asked_for(run: Run, monk
     assert "cannot distinguish from death by a signal" in killed.summary
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_stdout_is_compared_to_the_last_byte(run: Run) -> None:
     assert run("printf x", stdout="x").verdict is Verdict.PASS
     assert run("echo x", stdout="x").verdict is Verdict.FAIL
@@ -237,6 +239,7 @@ def test_a_row_of_before_containment_was_recorded_reads_as_not_knowing_it(run: R
     assert msgspec.convert(old, ProbeRow) == msgspec.structs.replace(row, contained=None)
 
 
+@pytest.mark.requirement("probe.gate")
 def test_a_probe_works_on_a_copy_and_what_an_open_one_does_to_its_subject_is_seen(run: Run, subject: Path) -> None:
     clean = run("rm -r * && touch made && mkdir -m 0 locked")
     assert (clean.verdict, clean.mutated) == (Verdict.PASS, False)
@@ -259,6 +262,7 @@ def test_links_and_pipes_an_agent_left_do_not_stop_a_probe(run: Run, subject: Pa
     assert (row.verdict, row.mutated) == (Verdict.PASS, False)
 
 
+@pytest.mark.requirement("probe.gate")
 @pytest.mark.parametrize("prefix", ["", "/usr/.."])
 def test_link_to_content_that_is_in_no_evidence_is_left_out(
     run: Run, subject: Path, tmp_path: Path, prefix: str
