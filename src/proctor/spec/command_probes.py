@@ -27,3 +27,7 @@ class HeadlessRun(ProbeOptions, tag_field="kind", tag="headless_run", frozen=Tru
         ('bash', '-c', 'make test')
         """
         return argv_of(self.command)
+
+    @property
+    def expected_values(self) -> tuple[str, ...]:
+        return () if self.stdout is None else (self.stdout,)

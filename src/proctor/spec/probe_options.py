@@ -90,6 +90,16 @@ class ProbeOptions(Spec, frozen=True, kw_only=True):
         timeout: Duration | None = getattr(self, "timeout", None)
         return {} if timeout is None else {"timeout": timeout}
 
+    @property
+    def expected_values(self) -> tuple[str, ...]:
+        """Texts that give the expectation away, so that no feedback to an agent contains them.
+
+        These are the values that observations are compared with, such as an expected output, the body of a response or
+        a row of a table, as text. The content of files need not be returned: all files of a probe count as expected.
+        Nor need numbers and words that an agent may see anyway, such as exit and status codes.
+        """
+        return ()
+
     def problems(self) -> Iterator[KeyProblem]:
         """Yield what is wrong with the keys, apart from their types and from files that do not exist."""
         if self.mutant is not None and self.role is not Role.GUARD:
