@@ -66,7 +66,7 @@ def keys_of(*modules: str) -> Counter[str]:
     """Every key that a user may write, and how many structs have it."""
     structs = [struct for module in modules for struct in structs_of(module)]
     tags = [tag for struct in structs if (tag := struct.__struct_config__.tag_field)]
-    return Counter([*tags, *(key for struct in structs for key in vars(struct)["__annotations__"])])
+    return Counter([*tags, *(key for struct in structs for key in vars(struct).get("__annotations__", ()))])
 
 
 def file_names() -> set[str]:

@@ -19,9 +19,9 @@ _PUBLIC = frozenset(
     HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
     ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
     ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select
-    Session SessionBegan SessionRefused StatusChanged StreamEnded TextSaid TextStreamed Tool ToolBegan ToolEnded
-    ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError
-    Workspace pool run session
+    Session SessionBegan SessionRefused StatusChanged StreamEnded TestSuiteParity TextSaid TextStreamed Tool ToolBegan
+    ToolEnded ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised
+    WireError Workspace pool run session
     """.split()
 )
 

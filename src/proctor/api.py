@@ -91,7 +91,7 @@ from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
 from proctor.spec.struct import Duration
-from proctor.spec.suite_probes import ControlFiles, UnitTests
+from proctor.spec.suite_probes import ControlFiles, TestSuiteParity, UnitTests
 
 __all__ = [
     "ApprovalAsked",
@@ -151,6 +151,7 @@ __all__ = [
     "SessionRefused",
     "StatusChanged",
     "StreamEnded",
+    "TestSuiteParity",
     "TextSaid",
     "TextStreamed",
     "Tool",

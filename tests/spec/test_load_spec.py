@@ -256,7 +256,7 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
                 "spec.type",
                 8,
                 "missions[0].probes[0].kind",
-                "unknown kind `browser`; the kinds are headless_run, unit_tests",
+                "unknown kind `browser`; the kinds are headless_run, test_suite_parity, unit_tests",
                 None,
             ),
         ),

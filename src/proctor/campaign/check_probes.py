@@ -148,32 +148,46 @@ class ProbeChecker:
         except OSError as error:
             raise disk_error(error, path=folder) from error
         limiter, done = anyio.CapacityLimiter(self.parallel), 0
+        ended = {key: anyio.Event() for key in wanted}
         self.watcher.probes_checked(0, of=len(wanted))
         async with open_intents(places.spawns_dir()) as intents:
 
-            async def run_one(key: _Key, check: _Check) -> None:
-                nonlocal done
+            async def run_one(key: _Key, check: _Check, *, baseline: ProbeRow | None) -> None:
                 # An attempt could not run it for longer than its own limit either.
-                async with limiter:
-                    with anyio.move_on_after(self.frozen.plan.limits.attempt_ms / 1000):
-                        spec, source = check.spec, check.mission.workspace.key
-                        place = folder / "empty" if source is None else self.frozen.workspaces[source]
-                        subject = await anyio.to_thread.run_sync(examine_subject, place, key[1])
-                        self.rows[key] = await run_probe(
-                            spec,
-                            index=0,
-                            phase=check.phase,
-                            subject=subject,
-                            patch=self.loaded.sources[spec.mutant or ""] if check.phase is Phase.MUTANT else None,
-                            scratch=folder / "probes",
-                            hidden=self.hidden,
-                            containment=self.containment,
-                            intents=intents,
-                            redactor=self.redactor,
-                            reference=ProbeReference(
-                                sources=self.loaded.sources, hidden=self.frozen.overlay_of(check.mission)
-                            ),
-                        )
+                with anyio.move_on_after(self.frozen.plan.limits.attempt_ms / 1000):
+                    spec, source = check.spec, check.mission.workspace.key
+                    place = folder / "empty" if source is None else self.frozen.workspaces[source]
+                    subject = await anyio.to_thread.run_sync(examine_subject, place, key[1])
+                    self.rows[key] = await run_probe(
+                        spec,
+                        index=0,
+                        phase=check.phase,
+                        subject=subject,
+                        patch=self.loaded.sources[spec.mutant or ""] if check.phase is Phase.MUTANT else None,
+                        scratch=folder / "probes",
+                        hidden=self.hidden,
+                        containment=self.containment,
+                        intents=intents,
+                        redactor=self.redactor,
+                        reference=ProbeReference(
+                            sources=self.loaded.sources,
+                            hidden=self.frozen.overlay_of(check.mission),
+                            baseline=baseline,
+                        ),
+                    )
+
+            async def run_in_turn(key: _Key, check: _Check) -> None:
+                nonlocal done
+                baseline = None
+                if check.phase is Phase.MUTANT:
+                    before = (*key[:2], Phase.BASELINE)
+                    await ended[before].wait()
+                    baseline = self.rows.get(before)
+                # A mutant is judged by comparison with the workspace without it.
+                if check.phase is Phase.BASELINE or baseline is not None:
+                    async with limiter:
+                        await run_one(key, check, baseline=baseline)
+                ended[key].set()
                 done += 1
                 self.watcher.probes_checked(done, of=len(wanted))
                 if done == len(wanted):
@@ -187,7 +201,7 @@ class ProbeChecker:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(wait_for_stop)
                     for key, check in wanted.items():
-                        tasks.start_soon(run_one, key, check)
+                        tasks.start_soon(run_in_turn, key, check)
 
     def _find_unfit(self, check: _Check, row: ProbeRow) -> InputError | None:
         """Return the error if a probe can judge no work, as its row shows; None if it may."""

@@ -107,6 +107,11 @@ class TestsRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     name. Empty in other rows."""
     not_imported: tuple[str, ...] = ()
     """On the untouched workspace: the same for each file of tests that could not be imported. Empty in other rows."""
+    failed_tests: tuple[str, ...] = ()
+    """On the untouched workspace, for `test_suite_parity`: those of `ran` that did not pass. Empty in other rows."""
+    skipped_tests: tuple[str, ...] = ()
+    """On the untouched workspace, for `test_suite_parity`: the same for each test that was skipped. Empty in other
+    rows."""
 
 
 class ProbeArtifact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from proctor.spec.command_probes import HeadlessRun
-from proctor.spec.suite_probes import UnitTests
+from proctor.spec.suite_probes import TestSuiteParity, UnitTests
 
-ProbeSpec: TypeAlias = HeadlessRun | UnitTests
+ProbeSpec: TypeAlias = HeadlessRun | UnitTests | TestSuiteParity
 """The union of all kinds of probe, distinguished by `kind`."""

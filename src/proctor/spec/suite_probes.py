@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proctor.spec.argv import argv_of
-from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, is_inside
+from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, Role, is_inside
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
 
@@ -22,8 +22,8 @@ class ControlFiles(Spec, frozen=True, kw_only=True):
     """Folder of the workspace in which the command finds both files; `.` is the workspace itself."""
 
 
-class UnitTests(ProbeOptions, tag_field="kind", tag="unit_tests", frozen=True, kw_only=True):
-    """A probe that runs tests and reads their JUnit report: pytest on `paths`, or any `command`."""
+class SuiteOptions(ProbeOptions, frozen=True, kw_only=True):
+    """Keys of probes that run tests and read their JUnit report: pytest on `paths`, or any `command`."""
 
     paths: Texts = []
     """Files and folders of tests for pytest, relative to the workspace. Default: none; then `command` is required."""
@@ -91,3 +91,16 @@ class UnitTests(ProbeOptions, tag_field="kind", tag="unit_tests", frozen=True, k
         if into is not None and into != "." and not is_inside(into):
             what = f"`{into}` is not a folder inside the workspace, such as `tests`"
             yield KeyProblem("spec.type", what, key="controls.into")
+
+
+class UnitTests(SuiteOptions, tag_field="kind", tag="unit_tests", frozen=True, kw_only=True):
+    """A probe that passes if all tests do."""
+
+
+class TestSuiteParity(SuiteOptions, tag_field="kind", tag="test_suite_parity", frozen=True, kw_only=True):
+    """A probe that passes if every test of the untouched workspace still exists, and none newly fails or is newly
+    skipped."""
+
+    role: Role = Role.GUARD
+    """`guard`: the probe shows that nothing else was broken. `goal`: it shows that the task is done. Default
+    `guard`."""
