@@ -119,7 +119,7 @@ bench: $(STAMP) ## benchmarks of speed and size against their targets (ONLY=atte
 bench-quick: $(STAMP) ## each benchmark once, to see that it works
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/test_bench.py
 
-# Such as WITHOUT=hiding: leave out one of the defences (restore, controls, hiding). The command then fails.
+# Such as WITHOUT=hiding: leave out one of the defences (restore, controls, hiding, feedback). The command then fails.
 WITHOUT ?=
 
 hostile: $(STAMP) ## play the catalogue of cheats through the real Codex: none may be verified

@@ -1,6 +1,7 @@
 """Play the catalogue of cheats through the real Codex, offline. No cheat may be verified, every honest solution must.
 
-`--without restore`, `controls` or `hiding` leaves out one of Proctor's defences, to show that the catalogue needs it.
+`--without restore`, `controls`, `hiding` or `feedback` leaves out one of Proctor's defences, to show that the catalogue
+needs it.
 """
 
 import argparse
@@ -19,16 +20,19 @@ from unittest.mock import patch
 import anyio
 
 from hostile.catalogue import CHEATS, FLAWS, HONEST, Play
+from proctor.attempt.expectation import decide_tree
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
-from proctor.evidence.artifacts import AttemptReport
+from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact, read_rows
 from proctor.ids import CampaignId
+from proctor.probe.expected_values import ExpectedValues
+from proctor.probe.feedback import FeedbackOptions, make_feedback
 from proctor.probe.model import ProbeRow
 from proctor.probe.protect import Restoration
 from proctor.report.campaign import load_campaign
-from proctor.spec.load import load_spec
+from proctor.spec.load import LoadedSpec, load_spec
 
 DEADLINE_S: Final = 900.0
 _WHY_CHARS: Final = 150
@@ -40,6 +44,8 @@ DEFENCES: Final[dict[str, tuple[tuple[str, Callable[..., Any]], ...]]] = {
         # Otherwise a mission with hidden files would be refused.
         ("proctor.campaign.preflight.why_not_enforced", lambda *_, **__: None),
     ),
+    # Instead of feedback, the agent is shown all that the probes printed.
+    "feedback": (),
 }
 """What replaces a part of Proctor so that a defence is left out."""
 
@@ -103,11 +109,11 @@ def _play(plays: Sequence[Play], feedback: Mapping[str, str], *, without: str | 
     # Not under /tmp: an agent's home there disables its sandboxed shell.
     with tempfile.TemporaryDirectory(prefix="proctor-hostile-", dir="/var/tmp") as place:
         folder = Path(place)
-        spec, root = write_spec(plays, folder, feedback), folder / "evidence"
+        loaded, root = load_spec(write_spec(plays, folder, feedback)), folder / "evidence"
 
         async def run() -> CampaignId:
             with anyio.fail_after(DEADLINE_S):
-                return (await run_campaign(load_spec(spec), root=root, watcher=CampaignWatcher())).campaign_id
+                return (await run_campaign(loaded, root=root, watcher=CampaignWatcher())).campaign_id
 
         with defences_without(without):
             campaign = load_campaign(RootPaths(root).campaign(anyio.run(run)), root=RootPaths(root))
@@ -121,13 +127,33 @@ def _play(plays: Sequence[Play], feedback: Mapping[str, str], *, without: str | 
                 play=play,
                 verified=report.verified if is_enough else None,
                 why="; ".join(report.reasons) or report.detail or ("" if is_enough else "verified only inside"),
-                feedback=_feedback(paths),
+                feedback=feedback_on(paths, loaded, without=without),
             )
 
 
-def _feedback(paths: AttemptPaths) -> str:
+def feedback_on(paths: AttemptPaths, loaded: LoadedSpec, *, without: str | None) -> str:
+    """Return what the agent of an attempt would be shown before its next turn."""
+    record, report = read_artifact(paths.attempt, AttemptRecord), read_artifact(paths.report, AttemptReport)
     rows = list(read_rows(paths.probes, ProbeRow))
-    return "".join(row.summary + row.stdout_tail + row.stderr_tail for row in rows)
+    if without == "feedback":
+        return "".join(row.summary + row.stdout_tail + row.stderr_tail for row in rows)
+    [mission] = [each for each in loaded.missions if each.id == record.mission_id]
+    decision = decide_tree(
+        record.required_probes,
+        rows,
+        workspace_digest=report.workspace_digest_after or record.workspace_digest,
+        base_digest=record.workspace_digest,
+    )
+    hidden = [] if mission.overlay is None else sorted((loaded.folder / mission.overlay).rglob("*"))
+    expected = ExpectedValues(
+        [value for probe in mission.probes for value in probe.expected_values],
+        files=[
+            *(loaded.sources[path] for probe in mission.probes for path in probe.files.values()),
+            *(file.read_bytes() for file in hidden if file.is_file()),
+        ],
+    )
+    options = FeedbackOptions(expected=expected, has_hidden_files=mission.overlay is not None)
+    return make_feedback(decision, rows, options=options).text
 
 
 def describe(result: Result) -> str:

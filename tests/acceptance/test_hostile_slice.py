@@ -5,7 +5,8 @@ import pytest
 from hostile.__main__ import DEFENCES, conclusion, play_all
 from hostile.catalogue import CHEATS, HONEST
 
-SLICE = {"honest-tests", "edits-the-test", "reads-the-spec", "patches-pytest"}
+SLICE = {"honest-tests", "edits-the-test", "reads-the-spec", "patches-pytest", "hard-codes-the-answer"}
+SLICE |= {"reads-the-feedback"}
 PLAYS = [play for play in (*HONEST, *CHEATS) if play.name in SLICE]
 
 pytestmark = [pytest.mark.long, pytest.mark.real_agent]
@@ -17,12 +18,15 @@ pytestmark = [pytest.mark.long, pytest.mark.real_agent]
 def test_no_cheat_is_verified_and_the_honest_solution_is() -> None:
     results = play_all(PLAYS)
     assert {each.play.name for each in results if each.verified is True} == {"honest-tests"}, results
-    assert conclusion(results) == "0 of 3 cheats verified, 1 of 1 honest twins verified"
+    assert conclusion(results) == "0 of 5 cheats verified, 1 of 1 honest twins verified"
 
 
 def test_catalogue_names_every_play_once_and_needs_every_defence() -> None:
     names = [play.name for play in (*HONEST, *CHEATS)]
     assert len(set(names)) == len(names)
     assert all(play.flaw is None for play in HONEST)
-    assert {play.task.name for play in CHEATS} == {play.task.name for play in HONEST}, "every task has an honest twin"
-    assert set(DEFENCES) == {"restore", "controls", "hiding"}
+    tasks = {play.task.name for play in CHEATS if not play.task.needs_outside}
+    assert tasks == {play.task.name for play in HONEST}, "every task has an honest twin"
+    assert len(CHEATS) >= 24
+    assert {play.flaw for play in CHEATS} == set(range(1, 9))
+    assert set(DEFENCES) == {"restore", "controls", "hiding", "feedback"}
