@@ -13,15 +13,14 @@ __version__ = "0.1.0"
 _PUBLIC = frozenset(
     """
     ApprovalAsked ApprovalResolved Approvals Campaign CampaignReport Cancelled ClockFired ControlFiles DeadlineError
-    Decide
-    Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow FlowId
-    FrameNoted
-    HangupError HeadlessRun HistoryRead HookRan InputError LimitReached Limits MachineError Mission MissionId Model
-    ModelRerouted NoteMade OffsetEvent Outcome PeerError Pool ProcessExited ProctorError PromptSent Question
-    ReasoningSaid ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select
-    Session SessionBegan SessionRefused StatusChanged StreamEnded TestSuiteParity TextSaid TextStreamed Tool ToolBegan
-    ToolEnded ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised
-    WireError Workspace pool run session
+    Decide Decision Ending ErrorReported Event EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow
+    FlowId FrameNoted HangupError HeadlessRun HistoryRead HookRan ImportSmoke InputError LimitReached Limits
+    MachineError Mission MissionId Model ModelRerouted Normalization NoteMade OffsetEvent Outcome OutputFile
+    OutputFixtureDiff OutputFormat PeerError Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
+    ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select Session
+    SessionBegan SessionRefused StatusChanged StdoutCase StdoutGolden StreamEnded TestSuiteParity TextSaid
+    TextStreamed Tool ToolBegan ToolEnded ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized
+    UsageReported WarningRaised WireError Workspace pool run session
     """.split()
 )
 

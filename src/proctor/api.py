@@ -80,7 +80,16 @@ from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
 from proctor.spec.collect_errors import raise_collected
-from proctor.spec.command_probes import HeadlessRun
+from proctor.spec.command_probes import (
+    HeadlessRun,
+    ImportSmoke,
+    Normalization,
+    OutputFile,
+    OutputFixtureDiff,
+    OutputFormat,
+    StdoutCase,
+    StdoutGolden,
+)
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
@@ -120,6 +129,7 @@ __all__ = [
     "HeadlessRun",
     "HistoryRead",
     "HookRan",
+    "ImportSmoke",
     "InputError",
     "LimitReached",
     "Limits",
@@ -128,9 +138,13 @@ __all__ = [
     "MissionId",
     "Model",
     "ModelRerouted",
+    "Normalization",
     "NoteMade",
     "OffsetEvent",
     "Outcome",
+    "OutputFile",
+    "OutputFixtureDiff",
+    "OutputFormat",
     "PeerError",
     "Pool",
     "ProcessExited",
@@ -150,6 +164,8 @@ __all__ = [
     "SessionBegan",
     "SessionRefused",
     "StatusChanged",
+    "StdoutCase",
+    "StdoutGolden",
     "StreamEnded",
     "TestSuiteParity",
     "TextSaid",

@@ -43,8 +43,9 @@ async def observe(
     timeout_s: float,
     records: Sequence[str],
     view: View | None = None,
+    python: str = sys.executable,
 ) -> Observed[T]:
-    """Run `inside/PROGRAM.py` with Proctor's Python in the probe's fence, and decode its observations.
+    """Run `inside/PROGRAM.py` in the probe's fence, by default with Proctor's Python, and decode its observations.
 
     `records` is the command of the product that the program runs: the row names its programs. The request must hold
     steps and never an expectation: what runs in the fence can read it. Raises MachineError if the program cannot be
@@ -53,7 +54,7 @@ async def observe(
     folder = workspace.tools
     await anyio.to_thread.run_sync(_lay_out_programs, folder)
     finished = await workspace.run(
-        (sys.executable, "-I", "-B", "-c", _START.format(program), str(folder)),
+        (python, "-I", "-B", "-c", _START.format(program), str(folder)),
         timeout_s=timeout_s,
         max_output_bytes=MAX_OBSERVATION_BYTES,
         stdin=msgspec.json.encode(request),

@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import secrets
-import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from typing import Final, Protocol
 import anyio.to_thread
 
 from proctor.errors import MachineError
-from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed
+from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed, replace_out
 from proctor.probe.junit import ReportedTest, ReportError, TestState, read_report
 from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace, UntouchedTree
 from proctor.probe.missing import find_missing
@@ -33,6 +32,7 @@ from proctor.probe.protect import (
     restore,
 )
 from proctor.probe.view import Subject
+from proctor.probe.written import find_written
 from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.probe_options import CONTROL_TOKEN, OUT
@@ -307,7 +307,10 @@ async def _run(
     if finished.exit is None:
         return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE), None
     try:
-        tests = await anyio.to_thread.run_sync(read_report, _find_report(report, workspace))
+        place = find_written(report, view=workspace.view, out=workspace.out)
+        if place is None:
+            raise ReportError("there is no report")
+        tests = await anyio.to_thread.run_sync(read_report, place)
     except ReportError as problem:
         command = ["python", "-m", "pytest"] if spec.command is None else spec.command
         if (absent := find_missing(command, finished, has_tool=workspace.has_tool)) is not None:
@@ -318,35 +321,18 @@ async def _run(
 
 
 def _command(spec: SuiteOptions, plan: _Plan, workspace: ProbeWorkspace) -> tuple[tuple[str, ...], str]:
-    """Return the command line, and the path of the report, which is absolute unless it is in the view."""
+    """Return the command line, and the path of the report in the workspace or below `{out}`."""
     out = str(workspace.out)
     if spec.command is None:
-        report = f"{out}/{_REPORT}"
         options = (
             *("-c", plan.settings, f"--rootdir={PurePosixPath(plan.settings).parent}"),
             # Otherwise the control tests would not run, or nothing would run after them.
             *("--continue-on-collection-errors", "--maxfail=0"),
-            *("-o", "junit_family=xunit2", f"--junitxml={report}"),
+            *("-o", "junit_family=xunit2", f"--junitxml={out}/{_REPORT}"),
         )
-        return (spec.python, "-c", _RUN_PYTEST, *options, *spec.paths, plan.control_file), report
+        return (spec.python, "-c", _RUN_PYTEST, *options, *spec.paths, plan.control_file), f"{OUT}/{_REPORT}"
     assert spec.report is not None, "the spec was checked"
-    if isinstance(spec.command, str):
-        argv = argv_of(spec.command.replace(OUT, shlex.quote(out)))
-    else:
-        argv = tuple(word.replace(OUT, out) for word in spec.command)
-    return argv, spec.report.replace(OUT, out)
-
-
-def _find_report(report: str, workspace: ProbeWorkspace) -> Path:
-    """Return where a report is outside the fence. A link must not lead to another file."""
-    top = workspace.view.changes or workspace.view.place
-    if report.startswith("/"):
-        top = workspace.out
-    place = top / report
-    real = Path(os.path.realpath(place.parent), place.name)
-    if not real.is_relative_to(top.resolve()):
-        raise ReportError("there is no report")
-    return real
+    return argv_of(replace_out(spec.command, out)), spec.report
 
 
 def _judge_report(

@@ -2,8 +2,8 @@
 
 from typing import TypeAlias
 
-from proctor.spec.command_probes import HeadlessRun
+from proctor.spec.command_probes import HeadlessRun, ImportSmoke, OutputFixtureDiff, StdoutGolden
 from proctor.spec.suite_probes import TestSuiteParity, UnitTests
 
-ProbeSpec: TypeAlias = HeadlessRun | UnitTests | TestSuiteParity
+ProbeSpec: TypeAlias = HeadlessRun | ImportSmoke | OutputFixtureDiff | StdoutGolden | TestSuiteParity | UnitTests
 """The union of all kinds of probe, distinguished by `kind`."""

@@ -1,5 +1,8 @@
 """How a program in the fence gets its request and returns its observations: JSON on stdin and stdout."""
 
+# A workspace's Python may run this file, and may be older than Proctor's.
+from __future__ import annotations
+
 import json
 import os
 import sys

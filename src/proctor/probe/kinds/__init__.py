@@ -3,16 +3,27 @@
 from typing import Final
 
 from proctor.probe.kind import LayOut, ProbeKind
-from proctor.probe.kinds import headless_run, test_suite_parity, unit_tests
+from proctor.probe.kinds import (
+    headless_run,
+    import_smoke,
+    output_fixture_diff,
+    stdout_golden,
+    test_suite_parity,
+    unit_tests,
+)
 from proctor.probe.suite import lay_out_suite
 
 KINDS: Final[dict[str, ProbeKind]] = {
     "headless_run": headless_run.judge,
-    "unit_tests": unit_tests.judge,
+    "import_smoke": import_smoke.judge,
+    "output_fixture_diff": output_fixture_diff.judge,
+    "stdout_golden": stdout_golden.judge,
     "test_suite_parity": test_suite_parity.judge,
+    "unit_tests": unit_tests.judge,
 }
 LAYOUTS: Final[dict[str, LayOut]] = {
-    "unit_tests": lay_out_suite,
+    "output_fixture_diff": output_fixture_diff.lay_out,
     "test_suite_parity": lay_out_suite,
+    "unit_tests": lay_out_suite,
 }
 """How kinds change the view before they run. The others run on the workspace as it is."""

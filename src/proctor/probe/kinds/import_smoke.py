@@ -1,0 +1,176 @@
+"""The probe kind `import_smoke`: import modules of the workspace, each in a fresh interpreter.
+
+The program that imports a module shares a process with it. What forges the answer without knowing the request is
+caught: the answer must contain a random word of the request, report a module with a random name as missing, and report
+a random name as missing in a module that is asked for names. So neither `os._exit(0)`, nor text printed as an answer,
+nor import hooks that find everything, nor a module that has every name passes. The module must be what its file left
+when it was run to its end.
+
+This still gets through, which is why the verdict is labelled `inside`: a module that searches the frames of its
+interpreter for the request and answers in its place; one that patches this program's functions by name; a `python` of
+the workspace that is not one; and names that exist but do nothing.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from proctor.errors import MachineError
+from proctor.probe.command import describe_exit, is_in_workspace, judge_missing
+from proctor.probe.kind import Judgement, ProbeWorkspace
+from proctor.probe.model import ControlsRecord, Fault, Verdict
+from proctor.probe.observe import Observed, observe
+from proctor.probe.view import View
+from proctor.spec.command_probes import ImportSmoke
+from proctor.spec.duration import parse_duration_s
+from proctor.workspace.name import quoted
+
+_INSTALLED: Final = ("site-packages", "dist-packages")
+_NAMED: Final = 5
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the program in the fence does."""
+
+    module: str
+    path: list[str]
+    names: list[str]
+    missing: str
+    """A module that does not exist."""
+    nonce: str
+
+
+class _Imported(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the program in the fence saw."""
+
+    nonce: str
+    file: str | None
+    """The file that was run to its end, as an absolute path; None if none was."""
+    error: str | None
+    has: list[str]
+    """Those of the names that the module has."""
+    missing: str | None
+    """Why the module that does not exist could not be imported."""
+
+
+async def judge(spec: ImportSmoke, workspace: ProbeWorkspace) -> Judgement:
+    """Import each module, until one fails."""
+    missing = judge_missing(spec.argv, workspace)
+    if missing is not None:
+        return missing
+    timeout_s = parse_duration_s(spec.timeout)
+    until_s = anyio.current_time() + timeout_s
+    judgement: Judgement | None = None
+    for module in spec.modules:
+        try:
+            judgement = await _judge_module(module, spec, workspace, left_s=max(0.0, until_s - anyio.current_time()))
+        except MachineError as problem:
+            if anyio.current_time() >= until_s:  # the modules before this one left no time to start another
+                summary = f"{module} was not imported within {timeout_s:g} s"
+                return Judgement(verdict=Verdict.FAIL, summary=summary, argv=spec.argv)
+            at_fault = Fault.WORKSPACE if is_in_workspace(spec.python) else Fault.MACHINE
+            return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), argv=spec.argv, fault=at_fault)
+        if judgement.verdict is not Verdict.PASS:
+            return judgement
+    assert judgement is not None, "a spec has at least one module"
+    count = f"{len(spec.modules)} module{'' if len(spec.modules) == 1 else 's'}"
+    return replace(judgement, summary=f"{count} imported")
+
+
+async def _judge_module(module: str, spec: ImportSmoke, workspace: ProbeWorkspace, *, left_s: float) -> Judgement:
+    names = spec.names.get(module, [])
+    absent = f"c{secrets.token_hex(8)}"
+    request = _Request(
+        module=module,
+        path=spec.path,
+        names=[*names, absent] if names else [],
+        missing=f"c{secrets.token_hex(8)}",
+        nonce=secrets.token_hex(16),
+    )
+    seen = await observe(
+        workspace, "imports", request, _Imported, timeout_s=left_s, records=spec.argv, python=spec.python
+    )
+    finished = seen.finished
+    judgement = Judgement(verdict=Verdict.FAIL, summary="", argv=spec.argv, finished=finished)
+    if not finished.timed_out and finished.exit is None:
+        summary = describe_exit(finished, timeout_s=left_s)
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE, summary=summary)
+    if seen.value is not None:
+        judgement = replace(judgement, controls=_judge_controls(seen.value, request, absent=absent))
+    view = workspace.view
+    wrong = await anyio.to_thread.run_sync(lambda: _find_wrong(seen, request, judgement.controls, view, left_s=left_s))
+    if wrong is None:
+        return replace(judgement, verdict=Verdict.PASS)
+    return replace(judgement, summary=f"{module}: {wrong}")
+
+
+def _judge_controls(seen: _Imported, request: _Request, *, absent: str) -> ControlsRecord:
+    # The message of an honest error contains the name that was not found.
+    is_missing = seen.missing is not None and request.missing in seen.missing
+    return ControlsRecord(
+        passing_passed=seen.nonce == request.nonce, failing_failed=is_missing and absent not in seen.has
+    )
+
+
+def _find_wrong(
+    seen: Observed[_Imported], request: _Request, controls: ControlsRecord | None, view: View, *, left_s: float
+) -> str | None:
+    """Return what was observed that is wrong with an import; None if nothing is."""
+    found, ended = seen.value, describe_exit(seen.finished, timeout_s=left_s)
+    if found is None or controls is None:
+        return f"the interpreter {ended} without an answer"
+    if not controls.passing_passed:
+        return "tampered: the answer is not that of the program that imports the module"
+    if found.error is not None:
+        return found.error
+    if not controls.failing_failed:
+        return "tampered: modules or names that do not exist are reported as existing"
+    place = _find_in_view(found.file, view)
+    if place is None or not _is_file_of(request.module, place):
+        return "it is not imported from a file of the workspace"
+    lacking = [name for name in request.names[:-1] if name not in found.has]
+    if lacking:
+        return f"it has no {_list(lacking)}"
+    if seen.finished.exit is None or seen.finished.exit.code != 0:
+        return f"the interpreter {ended} after the import"
+    return None
+
+
+def _find_in_view(file: str | None, view: View) -> PurePosixPath | None:
+    """Return the path of a file in the workspace; None if it is elsewhere or belongs to an installed package."""
+    top = view.place.resolve()
+    if file is None or "\0" in file or ".." in Path(file).parts or not Path(file).is_relative_to(top):
+        return None
+    path = PurePosixPath(file).relative_to(top)
+    place = view.find(str(path))
+    if place is None:
+        return None
+    real = Path(os.path.realpath(place))
+    layer = next((layer for layer in map(Path.resolve, view.layers) if real.is_relative_to(layer)), None)
+    if layer is None or not real.is_file():
+        return None
+    parts = {*path.parts, *real.relative_to(layer).parts}
+    return path if parts.isdisjoint(_INSTALLED) else None
+
+
+def _is_file_of(module: str, path: PurePosixPath) -> bool:
+    """Return whether a file has the name of the module, so that it can be what its import runs.
+
+    >>> paths = [PurePosixPath(path) for path in ("shop/cart.py", "cart/__init__.py", "shop/__init__.py")]
+    >>> [_is_file_of("shop.cart", path) for path in paths]
+    [True, True, False]
+    """
+    stem = path.name.partition(".")[0]
+    return module.rpartition(".")[2] == (path.parent.name if stem == "__init__" else stem)
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(quoted(name) for name in names[:_NAMED])}{more}"
