@@ -65,16 +65,14 @@ async def judge(spec: ImportSmoke, workspace: ProbeWorkspace) -> Judgement:
     missing = judge_missing(spec.argv, workspace)
     if missing is not None:
         return missing
-    timeout_s = parse_duration_s(spec.timeout)
-    until_s = anyio.current_time() + timeout_s
+    until_s = anyio.current_time() + parse_duration_s(spec.timeout)
     judgement: Judgement | None = None
     for module in spec.modules:
         try:
             judgement = await _judge_module(module, spec, workspace, left_s=max(0.0, until_s - anyio.current_time()))
         except MachineError as problem:
             if anyio.current_time() >= until_s:  # the modules before this one left no time to start another
-                summary = f"{module} was not imported within {timeout_s:g} s"
-                return Judgement(verdict=Verdict.FAIL, summary=summary, argv=spec.argv)
+                return Judgement(verdict=Verdict.FAIL, summary=f"{module}: {_late(spec)}", argv=spec.argv)
             at_fault = Fault.WORKSPACE if is_in_workspace(spec.python) else Fault.MACHINE
             return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), argv=spec.argv, fault=at_fault)
         if judgement.verdict is not Verdict.PASS:
@@ -99,16 +97,22 @@ async def _judge_module(module: str, spec: ImportSmoke, workspace: ProbeWorkspac
     )
     finished = seen.finished
     judgement = Judgement(verdict=Verdict.FAIL, summary="", argv=spec.argv, finished=finished)
-    if not finished.timed_out and finished.exit is None:
-        summary = describe_exit(finished, timeout_s=left_s)
-        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE, summary=summary)
+    if finished.timed_out:
+        return replace(judgement, summary=f"{module}: {_late(spec)}")
+    ended = describe_exit(finished, timeout_s=left_s)
+    if finished.exit is None:
+        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE, summary=f"the interpreter {ended}")
     if seen.value is not None:
         judgement = replace(judgement, controls=_judge_controls(seen.value, request, absent=absent))
     view = workspace.view
-    wrong = await anyio.to_thread.run_sync(lambda: _find_wrong(seen, request, judgement.controls, view, left_s=left_s))
+    wrong = await anyio.to_thread.run_sync(lambda: _find_wrong(seen, request, judgement.controls, view, ended=ended))
     if wrong is None:
         return replace(judgement, verdict=Verdict.PASS)
     return replace(judgement, summary=f"{module}: {wrong}")
+
+
+def _late(spec: ImportSmoke) -> str:
+    return f"it was not imported within {parse_duration_s(spec.timeout):g} s"
 
 
 def _judge_controls(seen: _Imported, request: _Request, *, absent: str) -> ControlsRecord:
@@ -120,10 +124,10 @@ def _judge_controls(seen: _Imported, request: _Request, *, absent: str) -> Contr
 
 
 def _find_wrong(
-    seen: Observed[_Imported], request: _Request, controls: ControlsRecord | None, view: View, *, left_s: float
+    seen: Observed[_Imported], request: _Request, controls: ControlsRecord | None, view: View, *, ended: str
 ) -> str | None:
     """Return what was observed that is wrong with an import; None if nothing is."""
-    found, ended = seen.value, describe_exit(seen.finished, timeout_s=left_s)
+    found = seen.value
     if found is None or controls is None:
         return f"the interpreter {ended} without an answer"
     if not controls.passing_passed:

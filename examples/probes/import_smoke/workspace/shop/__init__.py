@@ -1,0 +1,3 @@
+from shop.cart import Cart, total
+
+__all__ = ["Cart", "total"]
