@@ -18,9 +18,9 @@ _PUBLIC = frozenset(
     MachineError Mission MissionId Model ModelRerouted Normalization NoteMade OffsetEvent Outcome OutputFile
     OutputFixtureDiff OutputFormat PeerError Pool ProcessExited ProctorError PromptSent Question ReasoningSaid
     ReasoningStreamed RefusedError ReplyReceived RequestSent ResultFound RuntimeId ScriptUnfit Select Session
-    SessionBegan SessionRefused StatusChanged StdoutCase StdoutGolden StreamEnded TestSuiteParity TextSaid
-    TextStreamed Tool ToolBegan ToolEnded ToolStreamed Turn TurnAsked TurnBegan TurnEnded UnitTests Unrecognized
-    UsageReported WarningRaised WireError Workspace pool run session
+    SessionBegan SessionRefused SimTrace StatusChanged StdoutCase StdoutGolden StreamEnded TestSuiteParity TextSaid
+    TextStreamed Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn TurnAsked TurnBegan TurnEnded UnitTests
+    Unrecognized UsageReported WarningRaised WireError Workspace pool run session
     """.split()
 )
 

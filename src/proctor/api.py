@@ -101,6 +101,7 @@ from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
 from proctor.spec.struct import Duration
 from proctor.spec.suite_probes import ControlFiles, TestSuiteParity, UnitTests
+from proctor.spec.trace_probes import SimTrace, TraceLaw
 
 __all__ = [
     "ApprovalAsked",
@@ -163,6 +164,7 @@ __all__ = [
     "Session",
     "SessionBegan",
     "SessionRefused",
+    "SimTrace",
     "StatusChanged",
     "StdoutCase",
     "StdoutGolden",
@@ -174,6 +176,7 @@ __all__ = [
     "ToolBegan",
     "ToolEnded",
     "ToolStreamed",
+    "TraceLaw",
     "Turn",
     "TurnAsked",
     "TurnBegan",

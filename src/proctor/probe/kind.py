@@ -137,12 +137,14 @@ class ProbeWorkspace:
         env: Mapping[str, str] | None = None,
         view: View | None = None,
         records: Sequence[str] | None = None,
+        stdout_to: Callable[[bytes], None] | None = None,
     ) -> ProcessResult:
         """Run a program in the workspace, contained, and end all its processes with it.
 
         `env` is added to the environment. `records` is the command whose programs are recorded, if that is not `argv`
         itself. An overlay view without a folder for changes starts anew with each program;
-        a copy keeps what earlier programs changed. Raises MachineError if the program cannot be started.
+        a copy keeps what earlier programs changed. `stdout_to` receives all of stdout, of which the result has only the
+        first `max_output_bytes`. Raises MachineError if the program cannot be started.
         """
         view = self.view if view is None else view
         fences = None if self.fence is None else self.fence(argv[0], view)
@@ -162,7 +164,12 @@ class ProbeWorkspace:
         )
         self.programs.extend(found)
         return await run_once(
-            plan, intents=self.intents, timeout_s=timeout_s, max_output_bytes=max_output_bytes, stdin=stdin
+            plan,
+            intents=self.intents,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            stdin=stdin,
+            stdout_to=stdout_to,
         )
 
 

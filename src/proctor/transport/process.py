@@ -206,15 +206,22 @@ class ProcessResult:
 
 
 async def run_once(
-    plan: LaunchPlan, *, intents: IntentLog, timeout_s: float, max_output_bytes: int, stdin: bytes = b""
+    plan: LaunchPlan,
+    *,
+    intents: IntentLog,
+    timeout_s: float,
+    max_output_bytes: int,
+    stdin: bytes = b"",
+    stdout_to: Callable[[bytes], None] | None = None,
 ) -> ProcessResult:
     """Run a process until it ends or `timeout_s` seconds have passed, then kill what is left of its tree.
 
-    Keeps the first `max_output_bytes` of stdout and of stderr. Raises MachineError as `open_process` does, and if the
+    Keeps the first `max_output_bytes` of stdout and of stderr. `stdout_to` receives all of stdout as it is read, and
+    must return soon. Raises MachineError as `open_process` does, and if the
     process was not started within that time.
     """
     until = anyio.current_time() + timeout_s
-    stdout, stderr = _Head(max_output_bytes), _Head(max_output_bytes)
+    stdout, stderr = _Head(max_output_bytes, also_to=stdout_to), _Head(max_output_bytes)
     # Processes that still run at the deadline are killed at once.
     deadlines = StopDeadlines(appear_s=min(timeout_s, _APPEAR_S), eof_s=0, term_s=0)
     async with open_process(plan, intents=intents, deadlines=deadlines) as process, anyio.create_task_group() as pumps:
@@ -250,8 +257,9 @@ async def _wait_in_steps(process: AgentProcess, *, timeout_s: float) -> ExitStat
 class _Head:
     """The first bytes of a stream. The rest is read and dropped, so that the writer never blocks."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, *, also_to: Callable[[bytes], None] | None = None) -> None:
         self.data = bytearray()
+        self._also_to = also_to
         self.is_cut = False
         self._limit_bytes = limit_bytes
 
@@ -260,6 +268,8 @@ class _Head:
             room = self._limit_bytes - len(self.data)
             self.data += chunk[:room]
             self.is_cut = self.is_cut or len(chunk) > room
+            if self._also_to is not None:
+                self._also_to(chunk)
 
 
 async def _feed(process: AgentProcess, stdin: bytes) -> None:
