@@ -99,17 +99,32 @@ from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
+from proctor.spec.service_probes import (
+    ApiSmoke,
+    ChangeKind,
+    CheckedRequest,
+    FileChange,
+    ResponseExpect,
+    SideEffect,
+    SinkCall,
+    SqliteQuery,
+)
+from proctor.spec.service_probes import RequestSpec as Request
+from proctor.spec.service_probes import ServiceSpec as Service
 from proctor.spec.struct import Duration
 from proctor.spec.suite_probes import ControlFiles, TestSuiteParity, UnitTests
 from proctor.spec.trace_probes import SimTrace, TraceLaw
 
 __all__ = [
+    "ApiSmoke",
     "ApprovalAsked",
     "ApprovalResolved",
     "Approvals",
     "Campaign",
     "CampaignReport",
     "Cancelled",
+    "ChangeKind",
+    "CheckedRequest",
     "ClockFired",
     "ControlFiles",
     "DeadlineError",
@@ -123,6 +138,7 @@ __all__ = [
     "Expect",
     "FactsStated",
     "FailureObserved",
+    "FileChange",
     "Flow",
     "FlowId",
     "FrameNoted",
@@ -156,15 +172,21 @@ __all__ = [
     "ReasoningStreamed",
     "RefusedError",
     "ReplyReceived",
+    "Request",
     "RequestSent",
+    "ResponseExpect",
     "ResultFound",
     "RuntimeId",
     "ScriptUnfit",
     "Select",
+    "Service",
     "Session",
     "SessionBegan",
     "SessionRefused",
+    "SideEffect",
     "SimTrace",
+    "SinkCall",
+    "SqliteQuery",
     "StatusChanged",
     "StdoutCase",
     "StdoutGolden",

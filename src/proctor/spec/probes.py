@@ -3,13 +3,16 @@
 from typing import TypeAlias
 
 from proctor.spec.command_probes import HeadlessRun, ImportSmoke, OutputFixtureDiff, StdoutGolden
+from proctor.spec.service_probes import ApiSmoke, SideEffect
 from proctor.spec.suite_probes import TestSuiteParity, UnitTests
 from proctor.spec.trace_probes import SimTrace
 
 ProbeSpec: TypeAlias = (
-    HeadlessRun
+    ApiSmoke
+    | HeadlessRun
     | ImportSmoke
     | OutputFixtureDiff
+    | SideEffect
     | SimTrace
     | StdoutGolden
     | TestSuiteParity
