@@ -99,6 +99,7 @@ from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission
 from proctor.spec.model import ModelSpec as Model
 from proctor.spec.model import WorkspaceSpec as Workspace
+from proctor.spec.page_probes import BrowserSmoke, BrowserStep, RenderHash
 from proctor.spec.service_probes import (
     ApiSmoke,
     ChangeKind,
@@ -120,6 +121,8 @@ __all__ = [
     "ApprovalAsked",
     "ApprovalResolved",
     "Approvals",
+    "BrowserSmoke",
+    "BrowserStep",
     "Campaign",
     "CampaignReport",
     "Cancelled",
@@ -171,6 +174,7 @@ __all__ = [
     "ReasoningSaid",
     "ReasoningStreamed",
     "RefusedError",
+    "RenderHash",
     "ReplyReceived",
     "Request",
     "RequestSent",
