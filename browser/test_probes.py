@@ -129,7 +129,7 @@ def test_browser_of_a_probe_that_is_cancelled_leaves_no_process(bench: PageBench
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(bench.judge, spec)
-            while not any("--type=renderer" in each for each in processes_below(bench.folder)):
+            while not any("--type=renderer" in each for each in processes_below(bench.folder)):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
             group.cancel_scope.cancel()
 

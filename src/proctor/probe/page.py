@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.clock import SYSTEM_CLOCK
 from proctor.contain.fences import Fences
 from proctor.probe.command import describe_exit, judge_missing
 from proctor.probe.kind import Judgement, ProbeWorkspace
@@ -37,7 +38,8 @@ EXTRA: Final = "proctor-harness[browser]"
 # Of the whole time, what the program in the fence has left for screenshot, trace and end after the last step.
 _RESERVE_S: Final = 10.0
 _RESERVE_SHARE: Final = 0.3
-_START_S: Final = 1.0
+_MARGIN_S: Final = 1.0
+_MARGIN_SHARE: Final = 0.1
 
 
 class PageStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -62,10 +64,10 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     width: int
     height: int
     has_trace: bool
-    budget_s: float
-    """How long starting and all steps may take, in seconds."""
-    finish_s: float
-    """When everything must be over."""
+    steps_until_s: float
+    """When all steps must be done, by the machine's steady clock, which the fence shares."""
+    end_until_s: float
+    """When everything must be over, by the same clock."""
 
 
 class SeenElement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -174,6 +176,7 @@ async def visit(
         return PageVisit(seen=SeenPage(), judgement=missing, is_over=True)
     timeout_s = parse_duration_s(spec.timeout)
     service = spec.service or ServiceSpec(start=["true"])
+    now_s = SYSTEM_CLOCK.steady_s()
     workspace.programs.extend(
         identify_programs((chromium,), workspace=workspace.view.place, search_path=workspace.env["PATH"])
     )
@@ -190,8 +193,8 @@ async def visit(
             width=spec.width,
             height=spec.height,
             has_trace=has_trace,
-            budget_s=timeout_s - min(_RESERVE_S, timeout_s * _RESERVE_SHARE),
-            finish_s=timeout_s - _START_S,
+            steps_until_s=now_s + timeout_s - min(_RESERVE_S, timeout_s * _RESERVE_SHARE),
+            end_until_s=now_s + timeout_s - min(_MARGIN_S, timeout_s * _MARGIN_SHARE),
         ),
         SeenPage,
         timeout_s=timeout_s,

@@ -83,7 +83,6 @@ class Session:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
-        self.began_s = time.monotonic()
         self.console, self.page_errors, self.requests = Lines(), Lines(), Lines()
         self.dialogs, self.blocked, self.popups, self.downloads = Lines(), Lines(), Lines(), Lines()
         self.steps = list[dict[str, Any]]()
@@ -92,8 +91,8 @@ class Session:
         self.file = ""
         self.has_crashed = False
 
-    def left_s(self, budget: str = "budgetS") -> float:
-        return max(0.05, float(self.request[budget]) - (time.monotonic() - self.began_s))
+    def left_s(self, until: str = "stepsUntilS") -> float:
+        return max(0.05, float(self.request[until]) - time.monotonic())
 
     # ── what the page does ──
 
@@ -243,7 +242,15 @@ class Session:
 
 async def within(work: Awaitable[T], limit_s: float) -> T:
     """Await something for at most so long: Chromium never answers for a page that hangs."""
-    return await asyncio.wait_for(work, timeout=limit_s)
+    task = asyncio.ensure_future(work)
+    try:
+        # Unlike `wait_for`, this does not wait until a cancelled task has ended.
+        done, _ = await asyncio.wait({task}, timeout=limit_s)
+    finally:
+        task.cancel()
+    if not done:
+        raise TimeoutError
+    return task.result()
 
 
 def _playwright_errors() -> type[Exception]:
@@ -275,12 +282,14 @@ async def look(request: dict[str, Any]) -> dict[str, Any]:
         # Before the product runs, so that nothing of it can keep the browser from starting.
         try:
             driver = await within(async_playwright().start(), session.left_s())
-            browser = await driver.chromium.launch(
+            launched = driver.chromium.launch(
                 executable_path=request["chromium"],
                 args=FLAGS,
                 env={**os.environ, "TMPDIR": temporary.name},
                 timeout=session.left_s() * 1000,
             )
+            # A browser that hangs would also delay the report of the time limit.
+            browser = await within(launched, session.left_s())
         except (_playwright_errors(), OSError, TimeoutError) as error:
             return {"noBrowser": clean(_why_not_started(str(error)), MAX_LINE_CHARS)}
         context = await browser.new_context(
@@ -295,7 +304,7 @@ async def look(request: dict[str, Any]) -> dict[str, Any]:
     finally:
         if driver is not None:
             with suppress(Exception):
-                await within(driver.stop(), FINISH_S)
+                await within(driver.stop(), min(FINISH_S, session.left_s("endUntilS") / 2))
         with suppress(OSError):
             temporary.cleanup()
 
@@ -329,9 +338,9 @@ async def _look_with(session: Session, context: "BrowserContext") -> dict[str, A
         # The service ends all processes that were started after it, and some are the browser's.
         with suppress(Exception):
             assert context.browser is not None
-            await within(context.browser.close(), min(FINISH_S, session.left_s("finishS")))
+            await within(context.browser.close(), min(FINISH_S, session.left_s("endUntilS")))
         if service is not None:
-            await asyncio.to_thread(service.stop, min(request["stopS"], session.left_s("finishS")))
+            await asyncio.to_thread(service.stop, min(request["stopS"], session.left_s("endUntilS")))
     return {
         "ready": ready,
         "steps": session.steps,
@@ -349,7 +358,7 @@ async def _look_with(session: Session, context: "BrowserContext") -> dict[str, A
 
 
 async def _screenshot(session: Session, page: "Page") -> bytes:
-    limit_s = min(FINISH_S, session.left_s("finishS"))
+    limit_s = min(FINISH_S, session.left_s("endUntilS"))
     with suppress(_playwright_errors(), TimeoutError):
         image = await within(page.screenshot(animations="disabled", timeout=limit_s * 1000), limit_s)
         return image if len(image) <= MAX_SCREENSHOT_BYTES else b""
@@ -359,13 +368,14 @@ async def _screenshot(session: Session, page: "Page") -> bytes:
 async def _stop_trace(session: Session, context: "BrowserContext") -> bytes:
     with tempfile.TemporaryDirectory() as folder, suppress(_playwright_errors(), TimeoutError, OSError):
         place = Path(folder, "trace.zip")
-        await within(context.tracing.stop(path=place), min(FINISH_S, session.left_s("finishS")))
+        await within(context.tracing.stop(path=place), min(FINISH_S, session.left_s("endUntilS")))
         if place.stat().st_size <= MAX_TRACE_BYTES:  # noqa: ASYNC240
             return place.read_bytes()  # noqa: ASYNC240
     return b""
 
 
 def main() -> None:
-    answer(lambda request: asyncio.run(look(request)))
-    # What is left of a browser that hangs must not delay the end. The fence ends it.
+    # Not asyncio.run, which waits for all tasks. What is left of a browser that hangs must not delay the end: the fence
+    # ends it.
+    answer(lambda request: asyncio.new_event_loop().run_until_complete(look(request)))
     os._exit(0)
