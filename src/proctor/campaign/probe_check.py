@@ -14,7 +14,7 @@ import msgspec
 from proctor.attempt.expectation import decide_tree
 from proctor.attempt.probing import ProbeRunner
 from proctor.campaign.freeze import FolderCopies, copy_folders
-from proctor.campaign.probe_machine import ProbeMachine, Tree, open_probe_machine, redactor_of, run_probes, take_tree
+from proctor.campaign.probe_machine import ProbeMachine, Tree, make_redactor, open_probe_machine, run_probes, take_tree
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import Exit, InputError, unwrap_single
 from proctor.ids import Digest, MissionId
@@ -280,7 +280,7 @@ class _MissionChecker:
             untouched=untouched,
             sources=loaded.sources,
             hidden_files=self.prepared.copies.overlay_of(mission),
-            redactor=redactor_of(loaded),
+            redactor=make_redactor(loaded.spec, loaded.secret_files),
         )
         before = await self._run(runner, Phase.BASELINE, untouched)
         checks = [self._judge(CheckedTree.UNTOUCHED, None, untouched, untouched, before=before, rows=before)]

@@ -24,8 +24,8 @@ from proctor.evidence.secrets import find_secrets
 from proctor.ids import RunId
 from proctor.probe.kind import HiddenFiles, UntouchedTree
 from proctor.probe.model import Phase, ProbeRow
-from proctor.spec.load import LoadedSpec
-from proctor.spec.model import MissionSpec
+from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.model import CampaignSpec, MissionSpec
 from proctor.workspace.snapshot import Snapshot, snapshot
 
 
@@ -117,9 +117,9 @@ async def take_tree(folder: Path) -> Tree:
     return Tree(folder=folder, snapshot=await anyio.to_thread.run_sync(snapshot, folder))
 
 
-def redactor_of(loaded: LoadedSpec) -> Redactor:
+def make_redactor(spec: CampaignSpec, secret_files: Sequence[Path]) -> Redactor:
     """Return what masks the secrets of a spec that exist on this machine. No agent runs, so none must exist."""
-    spec = loaded.spec
-    words = {spec.campaign, *(mission.id for mission in loaded.missions), *(flow.id for flow in spec.flows)}
+    missions = [] if isinstance(spec.missions, MissionsFolder) else spec.missions
+    words = {spec.campaign, *(mission.id for mission in missions), *(flow.id for flow in spec.flows)}
     declared = [each for each in spec.secrets if isinstance(each, str) and os.environ.get(each, "").strip()]
-    return Redactor(find_secrets(os.environ, declared=declared, files=loaded.secret_files, words=words))
+    return Redactor(find_secrets(os.environ, declared=declared, files=secret_files, words=words))

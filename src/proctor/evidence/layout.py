@@ -175,6 +175,24 @@ class RunPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class RegradePaths:
+    """Paths in the folder of one regrade. Its record is written last."""
+
+    folder: Path
+
+    def create(self) -> None:
+        make_folder(self.folder)
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "regrade.json"
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "regrade.probes.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignPaths:
     """Paths in the folder of one campaign."""
 
@@ -216,6 +234,14 @@ class CampaignPaths:
     @property
     def results(self) -> Path:
         return self.folder / "RESULTS.md"
+
+    @property
+    def regrades(self) -> Path:
+        """Folder of the regrades, which are no part of the original evidence."""
+        return self.folder / "regrades"
+
+    def regrade(self, regrade_id: str) -> RegradePaths:
+        return RegradePaths(_inside(self.regrades, regrade_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from proctor.ledger.reader import is_live
 from proctor.report.campaign import CampaignReport, build_report
 from proctor.report.campaign_state import CampaignState
 from proctor.report.check_ledger import folder_findings, read_limits
+from proctor.report.check_regrades import check_regrades
 from proctor.report.evidence_index import EvidenceIndex, paths_of
 from proctor.report.markdown import render_markdown
 from proctor.report.planned import read_plan_bytes
@@ -104,6 +105,7 @@ def check_files(
 ) -> Iterator[Finding]:
     """Check the campaign's own files. `unsound` are the attempts that `check_rows` finds something wrong with."""
     yield from _check_names(campaign)
+    yield from check_regrades(campaign)
     plan = list(_check_plan(campaign, root=root, state=state, listing=listing, index=index))
     yield from plan
     # What is wrong with the plan or the ledger makes the report wrong, which is reported already.
@@ -158,7 +160,7 @@ def _check_names(campaign: CampaignPaths) -> Iterator[Finding]:
     """Yield files that are not part of a campaign."""
     known = {campaign.spec_snapshot, campaign.plan, campaign.ledger, campaign.report, campaign.results, campaign.pin}
     # Written while it runs, and left by a kill; not evidence.
-    known |= {campaign.live, draft_path(campaign.live)}
+    known |= {campaign.live, draft_path(campaign.live), campaign.regrades}
     drafts = {draft_path(path) for path in (campaign.plan, campaign.report, campaign.results) if not path.exists()}
     if not campaign.results.exists():
         drafts.add(draft_path(campaign.report))  # RESULTS.md is removed before the report is written again

@@ -195,7 +195,7 @@ def _without_line(error: InputError, *, file: str) -> InputError:
 
 
 def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, ignored_key: str = "") -> LoadedSpec:
-    source_file = _decode(source, path, flows=overrides.flows)
+    source_file = decode_spec(source, path, flows=overrides.flows)
     source_file = replace(source_file, value=_with_settings(source_file.value, overrides))
     files = SpecFiles(source_file, spec_path=path)
     spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
@@ -270,7 +270,8 @@ def _with_flows(source_file: SourceFile[CampaignSpec], ids: Sequence[FlowId]) ->
     return replace(source_file, value=structs.replace(spec, flows=[spec.flows[at] for at in kept]), root=root)
 
 
-def _decode(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:
+def decode_spec(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:
+    """Decode a spec file, with `flows` in place of its own if given. Raises InputError. Reads no file that it names."""
     if flows is None:
         return decode_bytes(source, CampaignSpec, file=str(path))
     suite = decode_bytes(source, _Suite, file=str(path))

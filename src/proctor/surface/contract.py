@@ -12,6 +12,7 @@ import msgspec
 
 from proctor import places
 from proctor.campaign.freeze import FrozenFiles
+from proctor.campaign.regrade import RegradeRow
 from proctor.config.model import ConfigFile
 from proctor.errors import CODES, Bucket, Exit, ProctorError, bucket_of
 from proctor.event.model import Event
@@ -21,6 +22,7 @@ from proctor.event.transcript import Line
 from proctor.evidence import health, layout, proofs
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, PlanFile, ProcessRecord, RunnerRef, Seal
 from proctor.evidence.live import Live
+from proctor.evidence.regrade_record import RegradeRecord
 from proctor.evidence.sign import NAMESPACE
 from proctor.evidence.statement import Statement
 from proctor.ledger import schema as ledger_schema
@@ -49,6 +51,7 @@ _ATTEMPT = "runs/RUN/attempts/ATTEMPT"
 _PROCESS = "runs/RUN/runtimes/PROCESS"
 _CAMPAIGN = "campaigns/CAMPAIGN"
 _SNAPSHOT = f"{_CAMPAIGN}/spec.snapshot"
+_REGRADE = f"{_CAMPAIGN}/regrades/REGRADE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ _FILES = (
         refusal=None,
     ),
     _File("pinned", "text", _CAMPAIGN, means="Empty. While it exists, `proctor gc` keeps the campaign."),
+    _File("regrade.json", "artifact", _REGRADE, RegradeRecord),
+    _File("regrade.probes.jsonl", "rows", _REGRADE, RegradeRow, "The results of the probes in a regrade."),
     _File("lock", "text", _CAMPAIGN, means="Empty. Locked by the process that runs the campaign."),
     _File(
         proofs.NAME,

@@ -41,6 +41,7 @@ COMMANDS = {
     "suite plan": ("suite", "Show a suite's missions and the trials they expand to."),
     "suite run": ("suite", "Run a suite's missions on selected runtimes."),
     "parity": ("parity", "Run the same missions in two flows or runtimes and compare them."),
+    "regrade": ("regrade", "Judge the work of sealed attempts again, without an agent."),
     "report": ("evidence", "Recompute a report from the evidence files (slow, thorough)."),
     "validate": ("evidence", "Check that evidence is complete and unchanged."),
     "campaign report": ("campaign_report", "Show a campaign's report (fast, from its index)."),
