@@ -20,6 +20,7 @@ from proctor.campaign.sessions import ConversationRequest, Sessions, open_sessio
 from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
 from proctor.config.load import load_config
+from proctor.config.project import load_project_built, load_project_spec, probes_for_task_class
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -92,7 +93,7 @@ from proctor.spec.command_probes import (
 )
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
-from proctor.spec.load import LoadedSpec, SpecOverrides, load_built, load_spec
+from proctor.spec.load import LoadedSpec, SpecOverrides
 from proctor.spec.model import Approvals
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
@@ -114,6 +115,7 @@ from proctor.spec.service_probes import RequestSpec as Request
 from proctor.spec.service_probes import ServiceSpec as Service
 from proctor.spec.struct import Duration
 from proctor.spec.suite_probes import ControlFiles, TestSuiteParity, UnitTests
+from proctor.spec.task_classes import ClassProbe
 from proctor.spec.trace_probes import SimTrace, TraceLaw
 
 __all__ = [
@@ -128,6 +130,7 @@ __all__ = [
     "Cancelled",
     "ChangeKind",
     "CheckedRequest",
+    "ClassProbe",
     "ClockFired",
     "ControlFiles",
     "DeadlineError",
@@ -214,6 +217,7 @@ __all__ = [
     "WireError",
     "Workspace",
     "pool",
+    "probes_for_task_class",
     "run",
     "session",
 ]  # fmt: skip
@@ -365,7 +369,7 @@ class Pool:
             raise InputError("policy.no-approver", what, file=_NAME, key="approvals")
         spec = _with(self._spec, flow={"sandbox": sandbox, "approvals": written}, script=script, limits=limits)
         with _parameters_named():
-            loaded = load_built(spec, name=_NAME, folder=Path.cwd())
+            loaded = load_project_built(spec, name=_NAME, folder=Path.cwd())
         request = ConversationRequest(
             loaded=loaded,
             workspace=None if workspace is None else _folder(workspace),
@@ -446,8 +450,8 @@ def _load(
     else:
         overrides = read_given(resume)
     if isinstance(spec, str | Path):
-        return load_spec(Path(spec), overrides=overrides)
-    return load_built(spec, name="campaign", folder=folder, overrides=overrides)
+        return load_project_spec(Path(spec), overrides=overrides)
+    return load_project_built(spec, name="campaign", folder=folder, overrides=overrides)
 
 
 # ── checking arguments ──
@@ -558,7 +562,9 @@ async def _open(
     spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": names}
     async with AsyncExitStack() as stack:
         with _parameters_named():
-            loaded = load_built(_with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY)
+            loaded = load_project_built(
+                _with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY
+            )
             opened = open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values)
             sessions = await stack.enter_async_context(opened)
         yield Pool(sessions, spec)

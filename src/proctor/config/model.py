@@ -11,6 +11,7 @@ from proctor.config.retention import RetentionSettings
 from proctor.ids import RuntimeId
 from proctor.spec.source_file import SourceFile
 from proctor.spec.struct import Spec
+from proctor.spec.task_classes import TaskClass
 from proctor.spec.tree import child_path
 
 T = TypeVar("T")
@@ -66,6 +67,9 @@ class ConfigFile(Spec, frozen=True, kw_only=True):
 
     rollout: dict[RuntimeId, RolloutSettings] = msgspec.field(default_factory=dict)
     """The rollout of runtimes, by id. Default: the built-in rollout."""
+
+    task_classes: dict[str, TaskClass] = msgspec.field(default_factory=dict)
+    """Task classes by name: new ones, and keys and criteria for built-in ones. Default: the built-in classes."""
 
     retention: RetentionSettings = RetentionSettings()
     """How long evidence is kept. Default: no limit."""

@@ -197,7 +197,7 @@ def _unescaped(reading: _Reading) -> Iterator[_Reading]:
 
 
 def _unescape(reading: _Reading, encoding: str) -> _Reading | None:
-    """Return the reading with each escape replaced by its meaning; None if there is none."""
+    """Return the reading with each escape replaced by its meaning; None without escapes."""
     texts: list[str] = []
     lines: _Lines = []
     end = 0

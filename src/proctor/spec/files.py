@@ -2,8 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
 from proctor.spec.probe_options import CONTROL_TOKEN
 from proctor.spec.source_file import SourceFile, read_source, similar_name
+from proctor.spec.task_classes import TaskClass, expand_classes, known_kinds
 from proctor.spec.template import Template, parse_template
 
 
@@ -33,7 +34,13 @@ class SpecFiles:
     the bytes of mission files, templates, files of probes, patches and the price file.
     """
 
-    def __init__(self, source_file: SourceFile[CampaignSpec], *, spec_path: Path) -> None:
+    def __init__(
+        self,
+        source_file: SourceFile[CampaignSpec],
+        *,
+        spec_path: Path,
+        task_classes: Callable[[], Mapping[str, TaskClass]],
+    ) -> None:
         self.folder = spec_path.absolute().parent
         self.mission_sources: tuple[MissionSource, ...] = inline_mission_sources(source_file)
         self.scripts: dict[str, Path] = {}
@@ -47,11 +54,16 @@ class SpecFiles:
         self.errors: list[InputError] = []
         self._source_file = source_file
         self._spec_path = spec_path
+        self._find_classes = cache(task_classes)
         self._read(source_file.value)
 
     def _read(self, spec: CampaignSpec) -> None:
         if isinstance(spec.missions, MissionsFolder):
             self._read_missions(spec.missions.folder)
+        self.mission_sources, errors = expand_classes(
+            self.mission_sources, classes=self._find_classes, kinds=known_kinds()
+        )
+        self.errors += errors
         for at, secret in enumerate(spec.secrets):
             self._read_secret(secret, key=f"secrets[{at}]")
         self._read_secret(spec.token, key="token")
@@ -70,6 +82,14 @@ class SpecFiles:
                 self._find_folder(workspace.copy, each)
             elif workspace.git is not None:
                 self._find_repository(workspace.git, each)
+
+    @property
+    def used_classes(self) -> dict[str, TaskClass]:
+        """The task classes that missions name. An unknown one is left out, and is in `errors`."""
+        names = {each.mission.task_class for each in self.mission_sources} - {None}
+        if not names or self.errors:
+            return {}
+        return {name: each for name, each in self._find_classes().items() if name in names}
 
     def _read_missions(self, path_text: str) -> None:
         key, folder = "missions.folder", self.folder / path_text

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from proctor.spec.select import select as select_missions
 from proctor.spec.source_file import SourceFile, decode_bytes, read_source
 from proctor.spec.struct import Spec
 from proctor.spec.suggest import suggest_nearest
+from proctor.spec.task_classes import BUILT_IN_CLASSES, TaskClass
 from proctor.spec.template import Prompts
 from proctor.spec.tree import Node
 
@@ -61,8 +62,23 @@ class SpecOverrides(Spec, frozen=True, kw_only=True):
     trials: list[TrialId] = []
     """The only trials to run, if `failed_in` is set."""
 
+    task_classes: dict[str, TaskClass] = {}
+    """The task classes of the missions as they were when the campaign began, in place of those of proctor.toml.
+    Default: those of proctor.toml, and the built-in ones."""
+
 
 NO_OVERRIDES = SpecOverrides()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """What a spec can use beside what is built in. Each is called only if the spec needs it."""
+
+    task_classes: Callable[[], Mapping[str, TaskClass]]
+    """Returns all task classes by name. Raises InputError if the file that defines them is wrong."""
+
+
+BUILT_IN: Final = Extensions(task_classes=lambda: BUILT_IN_CLASSES)
 
 
 class _Suite(CampaignSpec, frozen=True, kw_only=True):
@@ -131,8 +147,11 @@ class LoadedSpec:
         return structs.replace(mission, prompt=self.prompts.of(mission, flow), hooks=mission.hooks or self.spec.hooks)
 
 
-def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedSpec:
-    """Load a spec file. Raises InputError with all errors of syntax and type or, if there are none, all others."""
+def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, extensions: Extensions = BUILT_IN) -> LoadedSpec:
+    """Load a spec file, for which `config.project.load_project_spec` finds the extensions.
+
+    Raises InputError with all errors of syntax and type or, if there are none, all others.
+    """
     try:
         source = read_source(path)
     except InputError as error:
@@ -143,7 +162,7 @@ def load_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedS
     if not source.strip():
         what = "the file is empty"
         raise InputError("spec.type", what, file=str(path), suggestion="`proctor init` writes a first spec.")
-    return _load(source, path, overrides=overrides)
+    return _load(source, path, overrides=overrides, extensions=extensions)
 
 
 def find_specs(folder: Path) -> list[Path]:
@@ -175,6 +194,7 @@ def load_built(
     folder: Path,
     overrides: SpecOverrides = NO_OVERRIDES,
     ignored_key: str = "",
+    extensions: Extensions = BUILT_IN,
 ) -> LoadedSpec:
     """Load a spec that was built in Python. Its paths are relative to `folder`.
 
@@ -183,7 +203,8 @@ def load_built(
     source = yaml.safe_dump(msgspec.to_builtins(built), sort_keys=False, allow_unicode=True).encode()
     path = folder / name
     try:
-        return replace(_load(source, path, overrides=overrides, ignored_key=ignored_key), file=name, is_built=True)
+        loaded = _load(source, path, overrides=overrides, ignored_key=ignored_key, extensions=extensions)
+        return replace(loaded, file=name, is_built=True)
     except InputError as error:
         raise_collected(
             [_without_line(each, file=name) if each.file == str(path) else each for each in error.all_errors]
@@ -194,10 +215,15 @@ def _without_line(error: InputError, *, file: str) -> InputError:
     return InputError(error.code, error.what, file=file, key=error.key, suggestion=error.suggestion)
 
 
-def _load(source: bytes, path: Path, *, overrides: SpecOverrides = NO_OVERRIDES, ignored_key: str = "") -> LoadedSpec:
+def _load(
+    source: bytes, path: Path, *, overrides: SpecOverrides, ignored_key: str = "", extensions: Extensions
+) -> LoadedSpec:
     source_file = decode_spec(source, path, flows=overrides.flows)
     source_file = replace(source_file, value=_with_settings(source_file.value, overrides))
-    files = SpecFiles(source_file, spec_path=path)
+    frozen = overrides.task_classes
+    files = SpecFiles(source_file, spec_path=path, task_classes=(lambda: frozen) if frozen else extensions.task_classes)
+    # A resume must have the same probes, whatever proctor.toml says by then.
+    overrides = structs.replace(overrides, task_classes=files.used_classes)
     spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
     all_errors = (*spec_errors, *price_errors(source_file, files.prices), *files.errors)
     if errors := [each for each in all_errors if not ignored_key or each.key != ignored_key]:

@@ -16,6 +16,7 @@ from proctor.spec.tree import UNPRINTABLE, Node, read_tree
 
 SUFFIX = ".md"
 
+_PROBE = re.compile(r"probes\[([0-9]+)\]\.(.+)")
 _FENCE = re.compile(r"---[ \t]*\r?\n?")
 
 
@@ -26,6 +27,8 @@ class MissionSource:
     mission: MissionSpec
     source_file: SourceFile[Any]
     key: str = ""
+    own_probes: int | None = None
+    """How many of the probes are written in the mission, if its task class has added others."""
 
     @property
     def is_in_own_file(self) -> bool:
@@ -33,6 +36,10 @@ class MissionSource:
 
     def error(self, code: str, what: str, *, key: str, suggestion: str | None = None) -> InputError:
         """Return an error in this mission, with its file and line. `key` is relative to the mission."""
+        added = _PROBE.fullmatch(key)
+        if added is not None and self.own_probes is not None and int(added[1]) >= self.own_probes:
+            kind = self.mission.probes[int(added[1])].__struct_config__.tag
+            key, what = "task_class", f"{kind}.{added[2]}: {what}"
         where = ".".join(part for part in (self.key, key) if part)
         return self.source_file.error(code, what, key=where, suggestion=suggestion)
 

@@ -144,6 +144,10 @@ class MissionTerms(Spec, frozen=True, kw_only=True):
     probes: list[ProbeSpec] = []
     """Checks that verify the result. Default: none, so that nothing is verified."""
 
+    task_class: Text | None = None
+    """The sort of task. The kinds of probe of this class are required: a kind that `probes` does not contain is added
+    with the keys that proctor.toml has for it. Default: none."""
+
     protect: Texts = []
     """Globs of files that the agent must leave as they are: if one was changed, deleted or added, probes that run tests
     fail. Default: none."""

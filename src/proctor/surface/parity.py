@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.config.load import load_config
+from proctor.config.project import load_project_built, load_project_spec
 from proctor.errors import Exit, InputError
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import AttemptPaths
@@ -16,7 +17,7 @@ from proctor.report.parity import Pair, Parity, compare
 from proctor.report.row import AttemptRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import runtime_ids
-from proctor.spec.load import LoadedSpec, load_built, load_spec
+from proctor.spec.load import LoadedSpec
 from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
 from proctor.spec.suggest import nearest
 
@@ -28,12 +29,12 @@ def suite_of_two(suite: Path, left: str, right: str) -> LoadedSpec:
     """
     if left == right:
         raise InputError("usage", f"A and B are both {left}", suggestion="Name two different flows or runtimes.")
-    loaded = load_spec(suite)
+    loaded = load_project_spec(suite)
     spec = loaded.spec
     runtimes = runtime_ids(load_config(loaded.folder))
     flows = [_flow(spec, name, runtimes=runtimes, file=str(suite)) for name in (left, right)]
     both = msgspec.structs.replace(spec, campaign=f"{spec.campaign}-parity", flows=flows)
-    return load_built(both, name=suite.name, folder=loaded.folder)
+    return load_project_built(both, name=suite.name, folder=loaded.folder)
 
 
 def _flow(spec: CampaignSpec, name: str, *, runtimes: Sequence[RuntimeId], file: str) -> FlowSpec:

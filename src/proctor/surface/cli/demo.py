@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final, Unpack
 
-from proctor.spec.load import load_spec
+from proctor.config.project import load_project_spec
 from proctor.surface.cli.command import Command, evidence_root
 from proctor.surface.cli.run import HOW, RunOptions, carry_out
 
@@ -18,7 +18,7 @@ def demo(**how: Unpack[RunOptions]) -> int:
     of the package. Exits 0 if every result is as the example expects: one fix is verified, and one is
     only claimed.
     """
-    return carry_out(load_spec(QUICKSTART), folder=evidence_root(how["root"]), **how)
+    return carry_out(load_project_spec(QUICKSTART), folder=evidence_root(how["root"]), **how)
 
 
 COMMANDS = {"demo": Command(call=demo, example="proctor demo", arguments=HOW)}

@@ -4,13 +4,14 @@ from collections.abc import Collection
 from pathlib import Path
 
 from proctor.campaign.freeze import read_given
+from proctor.config.project import load_project_spec
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
 from proctor.ids import TrialId
 from proctor.ledger.reader import read_origin
 from proctor.report.campaign_state import load_state
 from proctor.report.find import root_of
-from proctor.spec.load import LoadedSpec, load_spec
+from proctor.spec.load import LoadedSpec
 from proctor.surface.cli.select_campaign import is_no_canary
 
 
@@ -29,13 +30,13 @@ def load_again(campaign: CampaignPaths, spec: Path | None) -> LoadedSpec:
     """
     given = read_given(campaign)
     if spec is not None:
-        return load_spec(spec, overrides=given)
+        return load_project_spec(spec, overrides=given)
     file = _file(campaign)
     name = campaign.folder.name
     if file is None or _is_gone(file):
         what = f"{name} has no spec file" if file is None else f"the spec of {name} does not exist: {file}"
         raise InputError("campaign.no-spec", what, suggestion=f"proctor campaign resume {name} --spec FILE")
-    return load_spec(file, overrides=given)
+    return load_project_spec(file, overrides=given)
 
 
 def _is_gone(file: Path) -> bool:

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from proctor.config.project import load_project_spec
 from proctor.errors import InputError
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.collect_errors import raise_collected
-from proctor.spec.load import LoadedSpec, SpecOverrides, load_spec
+from proctor.spec.load import LoadedSpec, SpecOverrides
 from proctor.spec.model import FlowSpec
 from proctor.surface.cli.command import Argument, argument
 
@@ -64,7 +65,7 @@ def load_with(spec: Path, overrides: SpecOverrides) -> LoadedSpec:
     Raises InputError, with the option as its key if an option of the selection is wrong.
     """
     try:
-        return load_spec(spec, overrides=overrides)
+        return load_project_spec(spec, overrides=overrides)
     except InputError as error:
         if any(each.file is not None for each in error.all_errors):
             raise
