@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from proctor.contain.bundled import bundled_bwrap
-from proctor.contain.intent import open_intents
+from proctor.contain.intent import IntentLog, open_intents
 from proctor.contain.ladder import Containment, Variant, choose, survey
 from proctor.evidence.artifacts import Judged
 from proctor.evidence.redact import Redactor
@@ -93,7 +93,7 @@ class Bench:
     def run_all(self, *specs: ApiSmoke) -> list[ProbeRow]:
         rows = dict[int, ProbeRow]()
 
-        async def run(index: int) -> None:
+        async def run(index: int, intents: IntentLog) -> None:
             rows[index] = await run_probe(
                 specs[index],
                 index=index,
@@ -107,12 +107,10 @@ class Bench:
             )
 
         async def main() -> None:
-            nonlocal intents
             async with open_intents(self.folder / "spawns") as intents, anyio.create_task_group() as group:
                 for index in range(len(specs)):
-                    group.start_soon(run, index)
+                    group.start_soon(run, index, intents)
 
-        intents: Any = None
         subject = examine_subject(self.subject, snapshot(self.subject).digest)
         anyio.run(main)
         assert list((self.folder / "scratch").iterdir()) == []
@@ -148,6 +146,7 @@ def failed(row: ProbeRow) -> str:
 ORDER = {"id": 0, "items": [{"n": 1, "at": 0}], "paid": True}
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 @pytest.mark.requirement("probe.outside")
 def test_api_smoke_passes_for_the_expected_responses_and_fails_for_others(any_bench: Bench) -> None:
@@ -208,7 +207,8 @@ def read(path):
 def spy(path):
     parts = [read(path) for name in ("cmdline", "environ", "fd/0") for path in glob.glob(f"/proc/[0-9]*/{name}")]
     words = b" ".join(parts).decode(errors="replace").replace(chr(0), " ").split()
-    for top in {next(word for word in words if word.endswith("/tools")), "..", os.environ["HOME"], os.environ["TMPDIR"]}:
+    tools = next(word for word in words if word.endswith("/tools"))
+    for top in (tools, "..", os.environ["HOME"], os.environ["TMPDIR"]):
         parts += [read(path) for path in glob.glob(f"{top}/**", recursive=True) if os.path.isfile(path)]
     return 200, "text/plain", b"planted-step " + b"\\n".join(parts)
 
@@ -359,6 +359,7 @@ def test_api_smoke_keeps_a_bounded_part_of_a_hundred_megabytes_of_output(bench: 
     assert (len(row.stdout_tail) < 10_000, row.stderr_tail) == (True, "the end")
 
 
+@pytest.mark.long
 def test_api_smoke_ends_within_its_timeout_if_the_observer_is_stopped(bench: Bench) -> None:
     text = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nos.kill(os.getppid(), signal.SIGSTOP)\n"
     row = bench.app(text, ready="1s", stop="500ms", timeout="2s")
@@ -382,6 +383,7 @@ def test_a_service_that_bash_starts_gets_sigterm_too(bench: Bench) -> None:
     assert row.verdict is Verdict.PASS, row.summary
 
 
+@pytest.mark.long
 def test_a_missing_tool_is_unavailable_and_a_missing_service_fails(bench: Bench) -> None:
     rows = [bench.run(probe(start=start)) for start in (["no-such-tool"], "no-such-tool --port {port}", ["./serve"])]
     assert [(row.verdict, row.fault, row.summary) for row in rows] == [

@@ -8,7 +8,7 @@ from proctor.spec.pointer import at_pointer
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value of JSON text in UTF-8. Raises ValueError if it is none.
+    """Return the value of JSON text in UTF-8. Raises ValueError if it is not valid.
 
     >>> parse_json(b"[1, 2.0]"), parse_json(b'"\\xc3\\xa9"')
     ([1, 2.0], 'é')
