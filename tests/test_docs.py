@@ -20,7 +20,7 @@ from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import CampaignSpec
 from proctor.spec.source_file import decode_bytes
 from proctor.spec.struct import Spec
-from proctor.surface.cli.app import COMMANDS, find_command
+from proctor.surface.cli.app import COMMANDS, answer, find_command
 from proctor.surface.cli.command import parse
 
 ROOT = Path(__file__).parent.parent
@@ -132,6 +132,18 @@ def test_the_files_of_missions_and_suites_make_specs_that_load(tmp_path: Path) -
     assert [each.id for each in loaded.missions] == [each.id for each in suite.missions] == ["fix-total", "say-hello"]
     [flow] = loaded.spec.flows
     assert loaded.prompts.of(loaded.missions[1], flow.id).startswith("Say hello.\n\nChange as little as you can.")
+
+
+@pytest.mark.long
+@pytest.mark.requirement("surface.docs")
+def test_the_probes_of_the_how_to_pass_their_own_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs/howto/probes.md"
+    lay_out(page, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert answer(["probe", "check", "total.yaml"]) == 0
+    [shown] = [block for block in blocks("console", page) if block.startswith("$ proctor probe check")]
+    assert capsys.readouterr().out == shown.partition("\n")[2]
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proctor.campaign.scratch import scratch_of_runs
 from proctor.evidence.layout import RootPaths
 from tests.lab import Lab, mission, say_done
 from tests.made_once import made_once
@@ -171,3 +172,24 @@ def test_edited_regrade_makes_the_campaign_invalid(written: Lab) -> None:
 
 def test_regrade_exits_2_if_nothing_has_the_name(lab: Lab) -> None:
     assert lab.proctor("regrade", "no-such").returncode == 2
+
+
+@pytest.mark.long
+@pytest.mark.requirement("probe.check")
+def test_kept_workspace_is_regraded_where_the_diff_lacks_its_content(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    command = r"echo made >made.txt; printf '\000' >logo.png"
+    flow = {"runtime": ["process"], "options": {"process": {"command": command}}}
+    spec = lab.write_spec([mission("task", say_done(), probes=[MADE])], flow=flow, keep={"workspaces": True})
+    [attempt] = lab.run(spec).attempts
+    [run] = RootPaths(lab.root).runs()
+    scratch = scratch_of_runs() / run.folder.name
+    assert {each.name for each in scratch.iterdir()} == {"lock", "kept-on-purpose", "workspaces"}
+    said = lab.proctor("regrade", "lab", "--json")
+    assert (said.returncode, statuses(said)) == (0, {"task.codex.r1.1": ("regraded", True)})
+    [regraded] = json.loads(said.stdout)["attempts"]
+    assert regraded["tree"] == "kept"
+    kept = scratch / "workspaces" / attempt.attempt_id
+    (kept / "made.txt").write_text("made by others\n")
+    changed = lab.proctor("regrade", "lab", "--json")
+    assert (changed.returncode, statuses(changed)) == (4, {"task.codex.r1.1": ("impossible", None)})

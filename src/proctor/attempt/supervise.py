@@ -62,7 +62,10 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
     """
     supervisor = _Supervisor(request)
     try:
-        return await supervisor.run()
+        result = await supervisor.run()
+        if request.keep_workspace is not None:
+            await anyio.to_thread.run_sync(_keep_workspace, request, request.keep_workspace)
+        return result
     except ProctorError as error:
         # The evidence is incomplete, so it must not be sealed. What was written stays.
         supervisor.move(Move.ABANDON)
@@ -70,6 +73,13 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
     finally:
         if not request.is_scratch_kept:
             await remove_scratch(request)
+
+
+def _keep_workspace(request: AttemptRequest, place: Path) -> None:
+    """Move the workspace to a folder that no later agent sees. If the disk refuses, it is not kept."""
+    with suppress(OSError):
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        (request.scratch / "workspace").rename(place)
 
 
 async def remove_scratch(request: AttemptRequest) -> None:

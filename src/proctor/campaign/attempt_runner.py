@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.supervise import run_attempt
@@ -10,6 +11,7 @@ from proctor.campaign.agents import Agents
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.open import OpenCampaign
+from proctor.campaign.scratch import kept_workspace
 from proctor.campaign.spending import Spending
 from proctor.campaign.stops import StopSignals
 from proctor.campaign.watch import CampaignWatcher
@@ -113,6 +115,7 @@ class AttemptRunner:
                 stop_cause=lambda: self.stops.cause(attempt),
                 turn_over=lambda: self.stops.turn_over(attempt),
                 is_scratch_kept=self.is_scratch_kept,
+                keep_workspace=self._keep_workspace(attempt),
                 make_durable=None if self.disk is None else self.disk.make_durable,
                 left=left,
                 at_rest=at_rest,
@@ -127,3 +130,7 @@ class AttemptRunner:
                 # The seal must be durable before the ledger says that it exists.
                 await self.disk.make_durable()
         return result
+
+    def _keep_workspace(self, attempt: AttemptId) -> Path | None:
+        is_kept = self.loaded.spec.keep.workspaces and not self.is_scratch_kept
+        return kept_workspace(self.opened.scratch, attempt) if is_kept else None

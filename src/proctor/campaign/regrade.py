@@ -23,6 +23,7 @@ from proctor.campaign.probe_machine import (
     open_probe_machine,
     run_probes,
 )
+from proctor.campaign.scratch import find_kept_workspaces
 from proctor.campaign.stamp import stamp
 from proctor.canonical import digest_bytes
 from proctor.clock import SYSTEM_CLOCK, Clock
@@ -274,10 +275,12 @@ class _Regrader:
         record, mission = evidence.record, judges.mission
         if record.workspace_digest != judges.untouched.snapshot.digest:
             raise _ImpossibleError("the attempt began with another workspace than others of its mission")
-        tree = await anyio.to_thread.run_sync(self._rebuild, evidence, judges.untouched)
+        kept = await anyio.to_thread.run_sync(_find_kept, evidence)
+        tree = kept if kept is not None else await self._rebuild_off_loop(evidence, judges.untouched)
         rows = await run_probes(judges.runner, Phase.FINAL, tree)
-        with suppress(OSError):  # it is removed with the scratch folder otherwise
-            await anyio.to_thread.run_sync(remove, tree.folder)
+        if kept is None:
+            with suppress(OSError):  # it is removed with the scratch folder otherwise
+                await anyio.to_thread.run_sync(remove, tree.folder)
         self.rows.extend(RegradeRow(mission_id=mission.id, attempt_id=record.attempt_id, probe=row) for row in rows)
         hidden = None if judges.hidden is None else judges.hidden.digest
         required = require(mission.probes, files=judges.sources, hidden=hidden)
@@ -299,12 +302,15 @@ class _Regrader:
             _describe(evidence, RegradeStatus.REGRADED, None),
             base_digest=record.workspace_digest,
             workspace_digest=tree.snapshot.digest,
-            tree="rebuilt",
+            tree="rebuilt" if kept is None else "kept",
             required_probes=required,
             after=after,
         )
 
     # ── trees ──
+
+    async def _rebuild_off_loop(self, evidence: _Evidence, untouched: Tree) -> Tree:
+        return await anyio.to_thread.run_sync(self._rebuild, evidence, untouched)
 
     def _rebuild(self, evidence: _Evidence, untouched: Tree) -> Tree:
         """Return the tree that the agent left. Raises _ImpossibleError if it cannot be restored exactly."""
@@ -366,6 +372,15 @@ class _Regrader:
         if self.new is None and digest != self.frozen.overlays.get(mission.overlay):
             raise _ImpossibleError("the hidden files have changed since the campaign began")
         return HiddenFiles(folder=place, digest=digest)
+
+
+def _find_kept(evidence: _Evidence) -> Tree | None:
+    """Return the tree that `keep` or `--keep-scratch` kept, if it is still what the agent left."""
+    for place in find_kept_workspaces(evidence.record.run_id, evidence.record.attempt_id):
+        tree = Tree(folder=place, snapshot=snapshot(place))
+        if tree.snapshot.digest == evidence.report.workspace_digest_after:
+            return tree
+    return None
 
 
 def _describe(evidence: _Evidence, status: RegradeStatus, why: str | None) -> RegradedAttempt:

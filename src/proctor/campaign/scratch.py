@@ -3,7 +3,7 @@
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +12,37 @@ from proctor import places
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import EvidenceError, disk_error
 from proctor.evidence.disk import open_descriptor
-from proctor.ids import RunId
+from proctor.ids import AttemptId, RunId
 from proctor.workspace.remove import remove
 
 _KEPT = "kept-on-purpose"
 _INCOMPLETE = ".unborn-"
+_WORKSPACES = "workspaces"
+"""The folder with what `keep` keeps of a run. It is outside the folder that agents see."""
 
 
 def scratch_of_runs() -> Path:
     return places.cache_dir() / "runs"
 
 
+def kept_workspace(scratch: Path, attempt: AttemptId) -> Path:
+    """Return where `keep` keeps the workspace of an attempt, in the scratch folder of its run."""
+    return scratch / _WORKSPACES / attempt
+
+
+def find_kept_workspaces(run_id: RunId, attempt: AttemptId) -> list[Path]:
+    """Return the folders of an ended run that may hold the workspace which the agent left."""
+    scratch = scratch_of_runs() / run_id
+    places = (kept_workspace(scratch, attempt), scratch / "attempts" / attempt / "workspace")
+    return [place for place in places if place.is_dir() and not place.is_symlink()]
+
+
 @contextmanager
 def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
-    """Create the scratch folder of a run, and remove it afterwards unless `is_kept`."""
+    """Create the scratch folder of a run, and remove it afterwards unless `is_kept`.
+
+    Workspaces that an attempt moved to `kept_workspace` stay. `gc` deletes them as it does other scratch.
+    """
     runs = scratch_of_runs()
     try:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,7 +58,11 @@ def open_scratch(run_id: RunId, *, is_kept: bool) -> Iterator[Path]:
         if not is_kept:
             # A folder that cannot be removed now is swept later; it must not fail a run that is over.
             with suppress(OSError):
-                _remove_locked(folder)
+                if (folder / _WORKSPACES).is_dir():
+                    (folder / _KEPT).touch()
+                    _empty(folder, keep=(LOCK, _KEPT, _WORKSPACES))
+                else:
+                    _remove_locked(folder)
         os.close(lock)
 
 
@@ -86,11 +107,15 @@ def _locked_folder(runs: Path) -> tuple[Path, int]:
 
 def _remove_locked(folder: Path) -> None:
     """Empty the folder in place and remove the lock last, so that other processes see it as locked meanwhile."""
-    for inner in sorted(folder.iterdir()):
-        if inner.name != LOCK:
-            remove(inner)
+    _empty(folder, keep=(LOCK,))
     (folder / LOCK).unlink()
     folder.rmdir()
+
+
+def _empty(folder: Path, *, keep: Sequence[str]) -> None:
+    for inner in sorted(folder.iterdir()):
+        if inner.name not in keep:
+            remove(inner)
 
 
 def _folders(runs: Path) -> list[Path]:

@@ -49,7 +49,7 @@ class RegradedAttempt(Part, frozen=True, kw_only=True):
     why: str | None = None
     """Why it was not regraded. Null if it was."""
     seal_digest: Digest | None = None
-    """Digest of the attempt's seal.json, which is unchanged. Null if there is none."""
+    """Digest of the attempt's seal.json, which is unchanged. Null if the attempt has no seal."""
     base_digest: Digest | None = None
     """Digest of the untouched workspace. Null if the attempt was not regraded."""
     workspace_digest: Digest | None = None

@@ -130,6 +130,14 @@ class GatesSpec(Spec, frozen=True, kw_only=True):
     """How every result must be verified. One that is not counts as unverified. Default `none`."""
 
 
+class KeepSpec(Spec, frozen=True, kw_only=True):
+    """`keep`: what a run keeps besides the evidence."""
+
+    workspaces: bool = False
+    """Whether the workspace that each agent left is kept, unredacted, in the user's cache folder, so that `proctor
+    regrade` can use it. Default false."""
+
+
 class ToolsSpec(Spec, frozen=True, kw_only=True):
     """`tools`: a flow's tool policy. Globs match `kind:name` of a call, and `command:` with the command line.
     Violations are reported; no call is blocked."""

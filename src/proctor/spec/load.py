@@ -297,7 +297,7 @@ def _with_flows(source_file: SourceFile[CampaignSpec], ids: Sequence[FlowId]) ->
 
 
 def decode_spec(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:
-    """Decode a spec file, with `flows` in place of its own if given. Raises InputError. Reads no file that it names."""
+    """Decode a spec file. `flows` replace those in the file if given. Reads no other file. Raises InputError."""
     if flows is None:
         return decode_bytes(source, CampaignSpec, file=str(path))
     suite = decode_bytes(source, _Suite, file=str(path))

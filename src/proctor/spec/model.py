@@ -11,6 +11,7 @@ from proctor.ids import FlowId, MissionId, RuntimeId, runtime_id_of
 from proctor.spec.campaign_options import (
     GatesSpec,
     HooksSpec,
+    KeepSpec,
     LimitsSpec,
     MissionsFolder,
     ScheduleSpec,
@@ -332,6 +333,9 @@ class CampaignSpec(Spec, frozen=True, kw_only=True):
 
     gates: GatesSpec = GatesSpec()
     """What the results must fulfil."""
+
+    keep: KeepSpec = KeepSpec()
+    """What a run keeps besides the evidence. Default: nothing."""
 
     prices: Text | None = None
     """Path of the price file, with the cost of tokens. Default: none."""

@@ -295,7 +295,7 @@ def _scratch() -> DoctorFinding:
         for names, word in (
             (swept.removed, "of dead runs deleted"),
             (swept.busy, "in use"),
-            (swept.kept, "kept with --keep-scratch"),
+            (swept.kept, "kept with --keep-scratch or `keep`"),
             (swept.refused, "could not be deleted"),
         )
         if names
