@@ -80,7 +80,7 @@ test-wheel: $(STAMP) ## install the wheel in dist/ into an empty environment and
 test-pythons: $(STAMP) ## test-fast on every installed Python from 3.11 to 3.14
 	$(BIN)/python tests/pythons.py $(BIN)/uv $(FAST_WORKERS)
 
-browser: $(STAMP) ## reload the example application in a real browser, in the middle of a turn
+browser: $(STAMP) ## the example application, and the probes that look at pages, in a real browser
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
 	  || { echo "no chromium here: install Debian's package chromium, or put a chromium on PATH" >&2; exit 1; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -146,7 +147,7 @@ CHART = """\
 
 @pytest.mark.requirement("probe.kinds")
 def test_render_hash_compares_a_page_with_its_reference_and_keeps_both_images(bench: PageBench) -> None:
-    size = {"width": 400, "height": 300}
+    size: dict[str, Any] = {"width": 400, "height": 300}
     reference = Image.new("RGB", (400, 300), "white")
     reference.paste((0, 0, 128), (40, 20, 160, 220))
     reference.paste((0, 0, 128), (220, 90, 280, 270))

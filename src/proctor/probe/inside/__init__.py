@@ -1,1 +1,2 @@
-"""Programs that observe a product inside the fence, with the standard library alone. They never see an expectation."""
+"""Programs that observe a product inside the fence. They never see an expectation. All but the browser's use the
+standard library alone."""

@@ -47,6 +47,7 @@ SHORT_FOLDER = "/tmp"  # noqa: S108
 STREAMS = ("eventsource", "websocket")
 NOT_ALLOWED = "Not allowed to load local resource: "
 NETWORK_LOG = "Failed to load resource: "
+NO_REACTION = "the page did not react in time"
 ABORTED = "net::ERR_ABORTED"
 
 # An element that is not visible shows nothing.
@@ -182,7 +183,7 @@ class Session:
                 await self._act(page, step)
                 await self._settle(page, step["read"], seen)
             except TimeoutError:
-                seen["problem"] = "the page did not react in time"
+                seen["problem"] = NO_REACTION
             except _playwright_errors() as error:
                 seen["problem"] = "the page crashed" if self.has_crashed else clean(_first_line(error), MAX_LINE_CHARS)
             if seen["problem"] is not None:
@@ -329,8 +330,10 @@ async def _look_with(session: Session, context: "BrowserContext") -> dict[str, A
             await context.route(re.compile(r"^file:"), session.on_file)
             if request["hasTrace"]:
                 await context.tracing.start(snapshots=True)
-            with suppress(TimeoutError):
+            try:
                 await within(session.play(page), session.left_s())
+            except TimeoutError:
+                session.steps[-1]["problem"] = NO_REACTION
             screenshot = await _screenshot(session, page)
             if request["hasTrace"]:
                 trace = await _stop_trace(session, context)
