@@ -1,0 +1,6 @@
+import unittest
+
+
+class ControlTest(unittest.TestCase):
+    def test_PROCTOR_TOKEN(self) -> None:
+        pass
