@@ -42,8 +42,10 @@ CASES = {
     "12 command that changes the tree": (
         "test_run.py::test_a_probe_works_on_a_copy_and_what_an_open_one_does_to_its_subject_is_seen"
     ),
-    "13 probes at once on one port": "test_api_smoke.py::TWENTY",
-    "14 service that does not listen, exits early or ignores SIGTERM": "test_api_smoke.py::SERVICE",
+    "13 probes at once on one port": "test_api_smoke.py::test_twenty_services_at_once_share_no_port",
+    "14 service that never listens, exits early or ignores SIGTERM": (
+        "test_api_smoke.py::test_api_smoke_fails_for_a_service_that"
+    ),
     "15 flaky probe": "test_run.py::test_repeated_probe_records_every_run_and_gives_one_verdict",
     "16 unknown kind": f"{HERE}::test_unknown_kind_is_an_error_at_load",
     "17 mission without probes": "test_gate.py::test_zero_required_probes_are_never_verified_whatever_was_seen",
@@ -67,7 +69,7 @@ def citations_of(file: str) -> dict[str, set[str]]:
     tree = ast.parse((FOLDER / file).read_text())
     return {
         node.name: {
-            argument.value
+            str(argument.value)
             for decorator in node.decorator_list
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.requirement"
             for argument in decorator.args

@@ -252,12 +252,12 @@ def test_a_good_spec_is_loaded_with_the_files_it_names(folder: Path) -> None:
         ),
         (
             "kind: headless_run",
-            "kind: browser",
+            "kind: telepathy",
             (
                 "spec.type",
                 8,
                 "missions[0].probes[0].kind",
-                f"unknown kind `browser`; the kinds are {', '.join(sorted(KINDS))}",
+                f"unknown kind `telepathy`; the kinds are {', '.join(sorted(KINDS))}",
                 None,
             ),
         ),

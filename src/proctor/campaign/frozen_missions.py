@@ -13,10 +13,12 @@ from proctor.evidence.reader import decode_artifact, read_artifact, read_bytes
 from proctor.ids import Digest, MissionId
 from proctor.ledger.reader import read_origin
 from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.collect_errors import raise_collected
 from proctor.spec.load import decode_spec
-from proctor.spec.missions import SUFFIX, parse_mission
+from proctor.spec.missions import SUFFIX, MissionSource, inline_mission_sources, parse_mission
 from proctor.spec.model import CampaignSpec, MissionSpec, SecretFile
 from proctor.spec.source_file import read_source
+from proctor.spec.task_classes import expand_classes, known_kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +80,19 @@ def read_frozen_missions(campaign: CampaignPaths) -> FrozenMissions:
         )
         is not None
     }
-    spec = decode_spec(source, Path("spec.yaml"), flows=index.given.flows).value
-    missions = _read_files(spec.missions, sources) if isinstance(spec.missions, MissionsFolder) else spec.missions
+    source_file = decode_spec(source, Path("spec.yaml"), flows=index.given.flows)
+    spec = source_file.value
+    written = inline_mission_sources(source_file)
+    if isinstance(spec.missions, MissionsFolder):
+        written = tuple(_read_files(spec.missions.folder, sources))
+    expanded, errors = expand_classes(written, classes=lambda: index.given.task_classes, kinds=known_kinds())
+    if errors:
+        raise_collected(errors)
     return FrozenMissions(
         spec=spec,
         digest=index.spec,
         plan_file_digest=digest_bytes(plan_bytes),
-        missions={mission.id: mission for mission in missions},
+        missions={each.mission.id: each.mission for each in expanded},
         sources=sources,
         overlays=index.overlays,
         folder=folder,
@@ -103,8 +111,9 @@ def _restore(kept: Path, digest: Digest, *, original: Path | None) -> bytes | No
     return content if digest_bytes(content) == digest else None
 
 
-def _read_files(missions: MissionsFolder, sources: Mapping[str, bytes]) -> Iterator[MissionSpec]:
-    beginning = f"{missions.folder.rstrip('/')}/"
+def _read_files(folder: str, sources: Mapping[str, bytes]) -> Iterator[MissionSource]:
+    beginning = f"{folder.rstrip('/')}/"
     for path, source in sources.items():
         if path.startswith(beginning) and path.endswith(SUFFIX):
-            yield parse_mission(source, id_=Path(path).stem, file=path).value
+            source_file = parse_mission(source, id_=Path(path).stem, file=path)
+            yield MissionSource(mission=source_file.value, source_file=source_file)
