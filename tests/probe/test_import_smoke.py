@@ -61,6 +61,7 @@ def test_import_smoke_accepts_lazy_names_packages_and_links(overlays: CommandBen
     assert row.verdict is Verdict.PASS, describe(row)
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_import_smoke_does_not_count_what_is_installed(overlays: CommandBench) -> None:
     spec = ImportSmoke(modules=["colorsys"])
     elsewhere = overlays.judge(spec, {"readme": ""})
@@ -126,7 +127,7 @@ os._exit(0)
 CHEATS = {
     "exit": ("import os\nos._exit(0)\n", "shop: the interpreter exited 0 without an answer"),
     "leave": ("raise SystemExit(0)\n", "shop: SystemExit: 0"),
-    "forge": (FORGE, None),
+    "forge": (FORGE, "shop: tampered: the answer is not that of the program that imports the module"),
     "every name": ("def __getattr__(name):\n    return sum\n", TAMPERED),
     "every module": (TOTAL + HOOK, TAMPERED),
     "no import": (f"{TOTAL}import importlib\nimportlib.import_module = lambda name: None\n", None),
@@ -169,6 +170,7 @@ def test_import_smoke_is_not_deceived_by_a_patched_import_function(overlays: Com
     assert overlays.judge(SHOP, {"shop.py": CHEATS["no import"][0]}).verdict is Verdict.PASS
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_import_smoke_fails_a_submodule_that_only_its_package_pretends_to_have(overlays: CommandBench) -> None:
     spec = ImportSmoke(modules=["shop.cart"], names={"shop.cart": ["total"]})
     pretend = (

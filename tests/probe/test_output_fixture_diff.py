@@ -58,6 +58,7 @@ def test_output_fixture_diff_compares_files_in_the_workspace_and_outside(bench: 
     assert "Robert" not in encode(failed).decode()
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_output_fixture_diff_does_not_count_a_file_that_was_there_before(bench: CommandBench) -> None:
     old = {"made": "right\n", "build/made": "right\n"}
     for path in old:
@@ -66,8 +67,10 @@ def test_output_fixture_diff_does_not_count_a_file_that_was_there_before(bench: 
             Verdict.FAIL,
             f"{path} was not written as a regular file by run 1",
         )
-    row = bench.judge(one("echo right >made"), old, goldens={"golden": b"right\n"})
-    assert row.verdict is Verdict.PASS, describe(row)
+    touched = bench.run(one(["touch", "made"]), goldens={"golden": b"right\n"})
+    assert (touched.verdict, touched.summary) == (Verdict.FAIL, "made contains ''")
+    written = bench.run(one("echo right >made"), goldens={"golden": b"right\n"})
+    assert written.verdict is Verdict.PASS, describe(written)
 
 
 def test_output_fixture_diff_does_not_count_an_old_file_behind_a_link(bench: CommandBench) -> None:
@@ -98,6 +101,7 @@ def test_output_fixture_diff_reads_only_regular_files_of_its_folders(
     assert (row.verdict, row.summary) == (Verdict.FAIL, f"{path} was not written as a regular file by run 1")
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_output_fixture_diff_runs_share_nothing(bench: CommandBench) -> None:
     # What the first run writes anywhere would be found by the second one.
     command = "ls -A . $HOME $TMPDIR {out} | grep -c left >made; touch left $HOME/left $TMPDIR/left {out}/left; true"
@@ -105,6 +109,7 @@ def test_output_fixture_diff_runs_share_nothing(bench: CommandBench) -> None:
     assert row.verdict is Verdict.PASS, describe(row)
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_output_fixture_diff_fails_if_two_runs_differ(overlays: CommandBench) -> None:
     command = """printf '{"id": "%s", "sum": 3}' $(cat /proc/sys/kernel/random/uuid) >made"""
     golden = {"golden": b'{"sum": 3, "id": "x"}'}

@@ -78,6 +78,7 @@ def test_stdout_golden_is_nowhere_in_the_fence(overlays: CommandBench) -> None:
     assert b"says 5127" not in encode(row) + b"".join(overlays.kept.values())
 
 
+@pytest.mark.requirement("probe.kinds")
 def test_stdout_golden_cases_share_nothing(bench: CommandBench) -> None:
     look = "ls -A . $HOME $TMPDIR | grep -c left; touch left $HOME/left $TMPDIR/left; true"
     spec = StdoutGolden(cases=[StdoutCase(command=look, golden="golden") for _ in range(3)])
@@ -129,6 +130,13 @@ def test_stdout_golden_fails_a_longer_output_that_begins_like_the_golden(overlay
     assert row.verdict is Verdict.FAIL
 
 
+def test_stdout_golden_fails_output_that_is_cut_where_it_equals_the_golden(overlays: CommandBench) -> None:
+    spec = one(["cat", "printed"], normalize=[Normalization.TRAILING_SPACE])
+    row = overlays.judge(spec, {"printed": b"a" + b" " * MAX_OUTPUT_BYTES + b"b"}, goldens={"golden": b"a"})
+    assert row.verdict is Verdict.FAIL
+
+
+@pytest.mark.requirement("probe.kinds")
 def test_stdout_golden_fails_another_exit_code_whatever_is_printed(overlays: CommandBench) -> None:
     row = overlays.judge(one("echo a; exit 3"), {}, goldens={"golden": b"a\n"})
     assert (row.verdict, row.summary) == (Verdict.FAIL, "1 of 1 case failed: case 1 exited 3")

@@ -15,7 +15,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -136,8 +136,7 @@ def _find_wrong(
         return found.error
     if not controls.failing_failed:
         return "tampered: modules or names that do not exist are reported as existing"
-    place = _find_in_view(found.file, view)
-    if place is None or not _is_file_of(request.module, place):
+    if not _is_in_view(found.file, view):
         return "it is not imported from a file of the workspace"
     lacking = [name for name in request.names[:-1] if name not in found.has]
     if lacking:
@@ -147,32 +146,20 @@ def _find_wrong(
     return None
 
 
-def _find_in_view(file: str | None, view: View) -> PurePosixPath | None:
-    """Return the path of a file in the workspace; None if it is elsewhere or belongs to an installed package."""
+def _is_in_view(file: str | None, view: View) -> bool:
+    """Return whether a file is in the workspace and does not belong to an installed package."""
     top = view.place.resolve()
     if file is None or "\0" in file or ".." in Path(file).parts or not Path(file).is_relative_to(top):
-        return None
-    path = PurePosixPath(file).relative_to(top)
+        return False
+    path = Path(file).relative_to(top)
     place = view.find(str(path))
     if place is None:
-        return None
+        return False
     real = Path(os.path.realpath(place))
     layer = next((layer for layer in map(Path.resolve, view.layers) if real.is_relative_to(layer)), None)
     if layer is None or not real.is_file():
-        return None
-    parts = {*path.parts, *real.relative_to(layer).parts}
-    return path if parts.isdisjoint(_INSTALLED) else None
-
-
-def _is_file_of(module: str, path: PurePosixPath) -> bool:
-    """Return whether a file has the name of the module, so that it can be what its import runs.
-
-    >>> paths = [PurePosixPath(path) for path in ("shop/cart.py", "cart/__init__.py", "shop/__init__.py")]
-    >>> [_is_file_of("shop.cart", path) for path in paths]
-    [True, True, False]
-    """
-    stem = path.name.partition(".")[0]
-    return module.rpartition(".")[2] == (path.parent.name if stem == "__init__" else stem)
+        return False
+    return {*path.parts, *real.relative_to(layer).parts}.isdisjoint(_INSTALLED)
 
 
 def _list(names: Sequence[str]) -> str:
