@@ -19,10 +19,10 @@ _PUBLIC = frozenset(
     ModelRerouted Normalization NoteMade OffsetEvent Outcome OutputFile OutputFixtureDiff OutputFormat PeerError Pool
     ProcessExited ProctorError PromptSent Question ReasoningSaid ReasoningStreamed RefusedError RenderHash
     ReplyReceived Request RequestSent ResponseExpect ResultFound RuntimeId ScriptUnfit Select Service Session
-    SessionBegan SessionRefused SideEffect SimTrace SinkCall SqliteQuery StatusChanged StdoutCase StdoutGolden
-    StreamEnded TestSuiteParity TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn TurnAsked
-    TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError Workspace pool
-    probes_for_task_class run session
+    SessionBegan SessionRefused SideEffect SimTrace SinkCall SqliteQuery StatedChange StatusChanged StdoutCase
+    StdoutGolden StreamEnded TestSuiteParity TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn
+    TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError Workspace a after as
+    count has its left only pool port run service session
     """.split()
 )
 

@@ -105,11 +105,11 @@ from proctor.spec.service_probes import (
     ApiSmoke,
     ChangeKind,
     CheckedRequest,
-    FileChange,
     ResponseExpect,
     SideEffect,
     SinkCall,
     SqliteQuery,
+    StatedChange,
 )
 from proctor.spec.service_probes import RequestSpec as Request
 from proctor.spec.service_probes import ServiceSpec as Service
@@ -144,7 +144,6 @@ __all__ = [
     "Expect",
     "FactsStated",
     "FailureObserved",
-    "FileChange",
     "Flow",
     "FlowId",
     "FrameNoted",
@@ -194,6 +193,7 @@ __all__ = [
     "SimTrace",
     "SinkCall",
     "SqliteQuery",
+    "StatedChange",
     "StatusChanged",
     "StdoutCase",
     "StdoutGolden",

@@ -89,8 +89,8 @@ def _merge(lower: Tree, layers: Iterable[Path]) -> Tree:
     tree = dict(lower)
     for layer in layers:
         entries = [TreeEntry(item=item, place=layer / item.path) for item in walk(layer)]
-        hiding = {entry.item.path for entry in entries if _hides_lower(entry)}
-        if hiding and tree:
+        if tree:
+            hiding = {entry.item.path for entry in entries if _hides_lower(entry)}
             tree = {path: entry for path, entry in tree.items() if hiding.isdisjoint(_with_parents(path))}
         tree |= {entry.item.path: entry for entry in entries if not _is_whiteout(entry)}
     return tree
@@ -100,10 +100,13 @@ def _hides_lower(entry: TreeEntry) -> bool:
     """Return whether nothing of the layers below is visible at or below this path."""
     if entry.item.kind is not EntryKind.DIR:
         return True
-    names = os.listxattr(entry.place, follow_symlinks=False) if entry.item.denied is None else ()
+    try:
+        names = os.listxattr(entry.place, follow_symlinks=False)
+    except OSError:
+        return False  # a folder that cannot be read counts as changed
     if any(name in names for name in _UNSUPPORTED):
         raise NotImplementedError("the overlay uses a feature that is not supported")
-    return _OPAQUE in names and os.getxattr(entry.place, _OPAQUE, follow_symlinks=False) == b"y"
+    return _OPAQUE in names
 
 
 def _is_whiteout(entry: TreeEntry) -> bool:

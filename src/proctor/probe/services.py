@@ -1,7 +1,7 @@
 """What programs in the fence report about a service, and what is wrong with it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -22,8 +22,6 @@ _NAME_CHARS: Final = 40
 _PORTS_NAMED: Final = 3
 _PROBLEMS_NAMED: Final = 3
 _HEADERS_NAMED: Final = 8
-
-T = TypeVar("T")
 
 
 class RequestStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -102,7 +100,7 @@ class ServiceObservation(_Observation, frozen=True, kw_only=True):
     output: OutputObservation | None = None
 
 
-class Exchange(_Observation, frozen=True, kw_only=True):
+class HttpExchange(_Observation, frozen=True, kw_only=True):
     """What was received for one request."""
 
     status: int | None
@@ -147,11 +145,11 @@ def find_service_problems(observed: ServiceObservation) -> Iterator[str]:
         yield f"the service still ran {_seconds(stop.after_ms)} after SIGTERM"
     if stop.left:
         yield f"it left processes behind: {', '.join(name[:_NAME_CHARS] for name in stop.left[:_PROBLEMS_NAMED])}"
-    elif stop.is_still_listening:
+    elif stop.is_still_listening and stop.exit is not None:
         yield "its port still accepts connections after its end"
 
 
-def describe_exchange(exchange: Exchange) -> str:
+def describe_exchange(exchange: HttpExchange) -> str:
     """Return how a request was answered, without headers and body."""
     if exchange.problem is not None:
         return PROBLEMS.get(exchange.problem, "was not answered").format(exchange.after_ms / 1000)

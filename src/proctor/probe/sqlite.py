@@ -17,7 +17,6 @@ SIBLINGS: Final = ("-wal", "-shm", "-journal")
 MAX_DATABASE_BYTES: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_000
 _MAX_VALUE_BYTES: Final = 1024 * 1024
-_QUERY_S: Final = 5.0
 _STEPS: Final = 10_000
 # A transaction was interrupted. To roll it back, SQLite would follow paths in this file.
 _HOT_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
@@ -35,7 +34,7 @@ class QueryError(Exception):
     """A database cannot be queried. The message says why."""
 
 
-def query(tree: Tree, database: str, sql: str, *, folder: Path) -> list[list[SqlValue]]:
+def query(tree: Tree, database: str, sql: str, *, folder: Path, within_s: float) -> list[list[SqlValue]]:
     """Return the rows of a query on a database of a view. Copies it to `folder` and removes the copy.
 
     Raises QueryError if the file is not there, is not a database, or the query fails or exceeds a limit.
@@ -48,7 +47,7 @@ def query(tree: Tree, database: str, sql: str, *, folder: Path) -> list[list[Sql
         if journal.exists() and _begins_with(journal, _HOT_JOURNAL):
             raise QueryError("was left in the middle of a transaction")
         try:
-            return _read(copy, sql)
+            return _read(copy, sql, within_s=within_s)
         # A hostile file can hold text that is not UTF-8, or numbers out of range.
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError, MemoryError) as error:
             raise QueryError(f"cannot be queried ({error})") from error
@@ -76,8 +75,8 @@ def _begins_with(file: Path, data: bytes) -> bool:
         return stream.read(len(data)) == data
 
 
-def _read(file: Path, sql: str) -> list[list[SqlValue]]:
-    deadline_s = time.monotonic() + _QUERY_S
+def _read(file: Path, sql: str, *, within_s: float) -> list[list[SqlValue]]:
+    deadline_s = time.monotonic() + within_s
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, isolation_level=None, timeout=1.0)) as connection:
         # What the schema of the file contains must not run anything by itself.
         for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "temp_store=MEMORY", "mmap_size=0"):

@@ -145,7 +145,7 @@ class ChangeKind(StrEnum):
     DELETED = "deleted"
 
 
-class FileChange(Spec, frozen=True, kw_only=True):
+class StatedChange(Spec, frozen=True, kw_only=True):
     """One of `changes`: a file that must have changed."""
 
     path: Text
@@ -207,7 +207,7 @@ class SideEffect(ProbeOptions, tag_field="kind", tag="side_effect", frozen=True,
     request: RequestSpec | None = None
     """The request to `service`. Any response is accepted."""
 
-    changes: list[FileChange] = []
+    changes: list[StatedChange] = []
     """The files that must have changed. Default: none."""
 
     queries: list[SqliteQuery] = []

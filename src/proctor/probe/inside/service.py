@@ -77,37 +77,10 @@ class Program:
         self._wait_for_others(min(deadline_s, time.monotonic() + linger_s))
         return {"exit": exit_code, "left": self._end_others()}
 
-    def stop(self, within_s: float) -> dict[str, Any]:
-        """Send SIGTERM and wait. Return what was observed; then end what is left.
-
-        Counts every process that this one has started since the program: others must have ended.
-        """
-        had_ended = self._process.poll() is not None
-        began_s = time.monotonic()
-        if not had_ended:
-            self._terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(within_s)
-            self._wait_for_others(began_s + within_s)
-        return {
-            "hadEnded": had_ended,
-            "exit": self._process.poll(),
-            "afterMs": round((time.monotonic() - began_s) * 1000),
-            "left": self._end_others(),
-        }
-
     def output(self) -> dict[str, str]:
-        """Return the last part of what the program printed, each character one byte. Call it after `stop`."""
+        """Return the last part of what the program printed, each character one byte. Call it after the end."""
         stdout, stderr = (each.text() for each in self._outputs)
         return {"stdout": stdout, "stderr": stderr}
-
-    def _terminate(self) -> None:
-        # A shell does not pass a signal on, and it ends before the program that it waits for.
-        if self._argv[:2] == _SHELL:
-            with suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGTERM)
-        else:
-            self._process.terminate()
 
     def _others(self) -> list[int]:
         """Return the processes that the program started and, if it still runs, the program itself."""
@@ -156,8 +129,32 @@ class Service(Program):
         }
 
     def stop(self, within_s: float) -> dict[str, Any]:
-        observed = super().stop(within_s)
-        return {**observed, "isStillListening": self._connects()}
+        """Send SIGTERM and wait. Return what was observed; then end what is left.
+
+        Counts every process that this one has started since the service: others must have ended.
+        """
+        had_ended = self._process.poll() is not None
+        began_s = time.monotonic()
+        if not had_ended:
+            self._terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(within_s)
+            self._wait_for_others(began_s + within_s)
+        return {
+            "hadEnded": had_ended,
+            "exit": self._process.poll(),
+            "afterMs": round((time.monotonic() - began_s) * 1000),
+            "isStillListening": self._connects(),
+            "left": self._end_others(),
+        }
+
+    def _terminate(self) -> None:
+        # A shell does not pass a signal on, and it ends before the program that it waits for.
+        if self._argv[:2] == _SHELL:
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+        else:
+            self._process.terminate()
 
     def _connects(self) -> bool:
         try:

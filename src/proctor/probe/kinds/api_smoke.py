@@ -13,7 +13,7 @@ from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import Verdict
 from proctor.probe.observe import observe
 from proctor.probe.services import (
-    Exchange,
+    HttpExchange,
     ServiceObservation,
     ServiceSteps,
     describe_exchange,
@@ -33,7 +33,7 @@ class ApiObservation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     """What the program in the fence observed."""
 
     service: ServiceObservation
-    exchanges: list[Exchange]
+    exchanges: list[HttpExchange]
 
 
 async def judge(spec: ApiSmoke, workspace: ProbeWorkspace) -> Judgement:
@@ -41,7 +41,7 @@ async def judge(spec: ApiSmoke, workspace: ProbeWorkspace) -> Judgement:
     argv = spec.argv
     missing = judge_missing(argv, workspace)
     if missing is not None:
-        return missing
+        return replace(missing, judged=Judged.OUTSIDE)
     timeout_s = parse_duration_s(spec.timeout)
     steps = ServiceSteps.of(spec.service, spec.requests, timeout=spec.timeout)
     seen = await observe(workspace, "api", steps, ApiObservation, timeout_s=timeout_s, records=argv)
@@ -81,7 +81,7 @@ def _find_problems(spec: ApiSmoke, observed: ApiObservation, workspace: ProbeWor
     yield from find_service_problems(observed.service)
 
 
-def _find_difference(request: CheckedRequest, exchange: Exchange, workspace: ProbeWorkspace) -> str | None:
+def _find_difference(request: CheckedRequest, exchange: HttpExchange, workspace: ProbeWorkspace) -> str | None:
     """Return what was received in place of the expected response; None if it is as expected."""
     expect, answered = request.expect, describe_exchange(exchange)
     if exchange.problem is not None:
@@ -100,7 +100,7 @@ def _find_difference(request: CheckedRequest, exchange: Exchange, workspace: Pro
     return None
 
 
-def _header(exchange: Exchange, name: str) -> str | None:
+def _header(exchange: HttpExchange, name: str) -> str | None:
     """Return the value of a header; several with the same name are one, as HTTP defines it."""
     values = [value for other, value in exchange.headers if other.lower() == name.lower()]
     return ", ".join(values) if values else None

@@ -4,6 +4,7 @@ Files and databases are read by Proctor itself, when no process of the trigger i
 exit code and the response are observed by a program in the fence.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from proctor.probe.model import Verdict
 from proctor.probe.observe import observe
 from proctor.probe.services import (
     MARGIN_S,
-    Exchange,
+    HttpExchange,
     OutputObservation,
     ServiceObservation,
     ServiceSteps,
@@ -39,11 +40,14 @@ from proctor.probe.sqlite import SIBLINGS, QueryError, SqlValue, query
 from proctor.probe.view import Subject
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.glob import fits
-from proctor.spec.service_probes import ChangeKind, FileChange, SideEffect, SinkCall
+from proctor.spec.service_probes import ChangeKind, SideEffect, SinkCall, StatedChange
 from proctor.workspace.name import quoted
 from proctor.workspace.walk import EntryKind, open_regular
 
 _NAMED: Final = 5
+_LEAST_S: Final = 0.1
+_QUERIES_S: Final = 5.0
+"""Longest duration of all queries of one moment together."""
 _SHOWN_CHARS: Final = 200
 _KEPT_ROWS: Final = 100
 _KEPT_CHANGES: Final = 1_000
@@ -88,7 +92,7 @@ class EffectObservation(_Observation, frozen=True, kw_only=True):
     """What the program in the fence observed."""
 
     service: ServiceObservation | None
-    exchanges: list[Exchange]
+    exchanges: list[HttpExchange]
     command: CommandObservation | None
     sink: SinkObservation
 
@@ -123,15 +127,13 @@ async def judge(spec: SideEffect, workspace: ProbeWorkspace) -> Judgement:
     argv = spec.argv
     missing = judge_missing(argv, workspace)
     if missing is not None:
-        return missing
+        return replace(missing, judged=Judged.OUTSIDE)
     timeout_s = parse_duration_s(spec.timeout)
     began_s = anyio.current_time()
     before = await anyio.to_thread.run_sync(read_before, workspace.view)
     rows_before = await anyio.to_thread.run_sync(_query_all, spec, before.tree, workspace)
-    left_s = timeout_s - (anyio.current_time() - began_s)
-    seen = await observe(
-        workspace, "effect", _steps(spec, left_s), EffectObservation, timeout_s=max(left_s, 0.001), records=argv
-    )
+    left_s = max(timeout_s - (anyio.current_time() - began_s), _LEAST_S)
+    seen = await observe(workspace, "effect", _steps(spec, left_s), EffectObservation, timeout_s=left_s, records=argv)
     observed = seen.value
     if observed is None:
         return judge_unobserved(argv, seen.finished, timeout_s=timeout_s)
@@ -249,7 +251,7 @@ def _find_file_problems(
             yield from _find_content_problem(each, workspace.reference.sources[each.golden], after, workspace)
 
 
-def _find_content_problem(change: FileChange, golden: bytes, after: Tree, workspace: ProbeWorkspace) -> Iterator[str]:
+def _find_content_problem(change: StatedChange, golden: bytes, after: Tree, workspace: ProbeWorkspace) -> Iterator[str]:
     entry = after[change.path]
     if entry.item.kind is not EntryKind.FILE:
         yield f"{quoted(change.path)} is not a file"
@@ -266,9 +268,10 @@ def _find_content_problem(change: FileChange, golden: bytes, after: Tree, worksp
 
 def _query_all(spec: SideEffect, tree: Tree, workspace: ProbeWorkspace) -> list[_QueryResult]:
     results = list[_QueryResult]()
+    deadline_s = time.monotonic() + _QUERIES_S
     for each in spec.queries:
         try:
-            rows = query(tree, each.database, each.sql, folder=workspace.tools)
+            rows = query(tree, each.database, each.sql, folder=workspace.tools, within_s=deadline_s - time.monotonic())
         except QueryError as problem:
             results.append(_QueryResult(problem=str(problem)))
         else:
