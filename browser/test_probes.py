@@ -117,7 +117,7 @@ def test_page_of_a_file_uses_its_own_folder_and_no_other_file(bench: PageBench) 
 def test_page_that_hangs_fails_in_time_and_leaves_no_process(bench: PageBench) -> None:
     bench.write({"page.html": "<p id=text>x</p><script>setTimeout(() => { while (true) {} }, 50)</script>"})
     steps = [BrowserStep(open="page.html", shows={"#text": "x"}), BrowserStep(click="#text")]
-    row = bench.run(BrowserSmoke(file="page.html", steps=steps, timeout="10s"))
+    row = bench.run(BrowserSmoke(file="page.html", steps=steps, timeout="20s"))
     assert row.verdict is Verdict.FAIL
     assert row.summary == "step 1 (open page.html): the page did not react in time"
 

@@ -21,8 +21,8 @@ _PUBLIC = frozenset(
     ReplyReceived Request RequestSent ResponseExpect ResultFound RuntimeId ScriptUnfit Select Service Session
     SessionBegan SessionRefused SideEffect SimTrace SinkCall SqliteQuery StatedChange StatusChanged StdoutCase
     StdoutGolden StreamEnded TestSuiteParity TextSaid TextStreamed Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn
-    TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError Workspace a after as
-    count has its left only pool port run service session
+    TurnAsked TurnBegan TurnEnded UnitTests Unrecognized UsageReported WarningRaised WireError Workspace a after as at
+    contract count export has its left look only pool port probes run service session that write
     """.split()
 )
 

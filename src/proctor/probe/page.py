@@ -112,6 +112,7 @@ class SeenPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that was observed in the fence."""
 
     no_browser: str | None = None
+    start_error: str | None = None
     ready: SeenReady | None = None
     steps: tuple[SeenStep, ...] = ()
     console: SeenLines = SeenLines()
@@ -254,6 +255,9 @@ def _conclude(
         summary = f"Chromium did not start: {seen.no_browser}"
         unable = replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE, summary=summary)
         return PageVisit(seen=seen, judgement=unable, is_over=True)
+    if seen.start_error is not None:
+        summary = f"the service could not be started: {shorten(seen.start_error)}"
+        return PageVisit(seen=seen, judgement=replace(judgement, summary=summary), is_over=True)
     if seen.ready is not None and not seen.ready.is_listening:
         return PageVisit(seen=seen, judgement=replace(judgement, summary=_describe_start(seen.ready)), is_over=True)
     return PageVisit(seen=seen, judgement=judgement, is_over=False)
@@ -266,7 +270,7 @@ def _describe_start(ready: SeenReady) -> str:
 
 
 def decode_file(text: str) -> bytes:
-    """Return a file that the program in the fence sent; empty if it is none."""
+    """Return a file that the program in the fence sent; empty if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -321,7 +321,10 @@ async def _look_with(session: Session, context: "BrowserContext") -> dict[str, A
         else:
             port = find_free_port()
             session.origin = f"http://127.0.0.1:{port}"
-            service = await asyncio.to_thread(Service, request["service"], port=port)
+            try:
+                service = await asyncio.to_thread(Service, request["service"], port=port)
+            except (OSError, ValueError) as error:
+                return {"startError": clean(error, MAX_LINE_CHARS)}
             ready_s = min(request["readyS"], session.left_s())
             ready = await asyncio.to_thread(service.wait_until_ready, ready_s)
         if ready is None or ready["isListening"]:

@@ -57,7 +57,7 @@ def _unfit(spec: RenderHash, summary: str) -> Judgement:
 
 
 async def _page(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement, bytes | None]:
-    """Return the screenshot of the page; None with a final judgement if there is none."""
+    """Return the screenshot of the page; None, with a final judgement, without one."""
     step = PageStep(action="open", target=spec.path if spec.service is not None else spec.file or "")
     visited = await visit(spec, workspace, [step], has_trace=False)
     judgement, seen = visited.judgement, visited.seen
@@ -72,7 +72,7 @@ async def _page(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement,
 
 
 async def _command(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement, bytes | None]:
-    """Return the image that the command writes; None with a final judgement if there is none."""
+    """Return the image that the command writes; None, with a final judgement, without one."""
     assert spec.command is not None, "the caller looked"
     out = str(workspace.out)
     if isinstance(spec.command, str):
@@ -105,7 +105,7 @@ async def _command(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgeme
 
 
 def _read_image(spec: RenderHash, workspace: ProbeWorkspace) -> bytes:
-    """Return the image of the command, and at most one byte too many; empty if there is none.
+    """Return the image of the command, and at most one byte too many; empty without one.
 
     Links are not followed: they would be followed outside the fence.
     """
