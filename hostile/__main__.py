@@ -37,8 +37,8 @@ from proctor.spec.load import LoadedSpec, load_spec
 DEADLINE_S: Final = 900.0
 _WHY_CHARS: Final = 150
 DEFENCES: Final[dict[str, tuple[tuple[str, Callable[..., Any]], ...]]] = {
-    "restore": (("proctor.probe.suite.plan_restoration", lambda *_, **__: Restoration()),),
-    "controls": (("proctor.probe.suite._find_unfit", lambda *_, **__: None),),
+    "restore": (("proctor.probe.suite_run.plan_restoration", lambda *_, **__: Restoration()),),
+    "controls": (("proctor.probe.suite_run._find_unfit", lambda *_, **__: None),),
     "hiding": (
         ("proctor.campaign.hiding.can_hide", lambda *_, **__: False),
         # Otherwise a mission with hidden files would be refused.

@@ -25,7 +25,7 @@ from proctor.probe.run import run_probe
 from proctor.probe.trace_laws import TraceReader, check_rows
 from proctor.probe.view import examine_subject
 from proctor.spec.load import load_spec
-from proctor.spec.trace_probes import Direction, SimTrace, TraceLaw
+from proctor.spec.trace_probes import LawDirection, SimTrace, TraceLaw
 from proctor.workspace.snapshot import snapshot
 
 LAWS = [
@@ -233,16 +233,18 @@ def is_number(value: object) -> bool:
 
 
 @pytest.mark.requirement("probe.kinds")
-@given(rows=rows_of_values, low=numbers, high=numbers, tolerance=st.floats(0, 10), direction=st.sampled_from(Direction))
+@given(
+    rows=rows_of_values, low=numbers, high=numbers, tolerance=st.floats(0, 10), direction=st.sampled_from(LawDirection)
+)
 def test_sim_trace_laws_hold_exactly_if_their_definitions_do(
-    rows: list[dict[str, Any]], low: float, high: float, tolerance: float, direction: Direction
+    rows: list[dict[str, Any]], low: float, high: float, tolerance: float, direction: LawDirection
 ) -> None:
     xs = [row["x"] for row in rows]
     pairs = list(pairwise(xs))
     are_numbers = all(map(is_number, xs))
     have_both = are_numbers and all(is_number(row.get("y")) for row in rows)
     sums = [math.fsum((row["x"], row["y"])) for row in rows] if have_both else []
-    is_up = direction is Direction.UP
+    is_up = direction is LawDirection.UP
     expected = {
         TraceLaw(changes="/x"): any(x != xs[0] for x in xs),
         TraceLaw(monotone="/x", direction=direction): are_numbers

@@ -16,7 +16,7 @@ from proctor.probe.junit import TestState as State
 from proctor.probe.kinds.test_suite_parity import find_wrong
 from proctor.probe.model import Fault, ProbeRow, Verdict
 from proctor.probe.model import TestsRecord as Record
-from proctor.probe.suite import count_tests
+from proctor.probe.suite_run import count_tests
 from proctor.spec.load import load_spec
 from proctor.spec.probe_options import Role
 from proctor.spec.suite_probes import TestSuiteParity as SuiteParity

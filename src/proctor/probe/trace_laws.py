@@ -9,7 +9,7 @@ import msgspec
 from proctor.decoding import json_decoder
 from proctor.protocol.lines import LineSplitter
 from proctor.spec.pointer import ABSENT, at_pointer
-from proctor.spec.trace_probes import Direction, Number, TraceLaw
+from proctor.spec.trace_probes import LawDirection, Number, TraceLaw
 
 MAX_TRACE_BYTES: Final = 256 * 1024 * 1024
 """Largest trace that is read."""
@@ -30,7 +30,7 @@ def check_rows(laws: Iterable[TraceLaw], rows: Iterable[Row]) -> str | None:
     """Return what breaks a law, with its tick, counted from 1; None if all laws hold.
 
     >>> rows = [{"a": 3, "b": 1}, {"a": 2, "b": 2}, {"a": 0, "b": 5}]
-    >>> check_rows([TraceLaw(monotone="/a", direction=Direction.DOWN), TraceLaw(changes="/b")], rows)
+    >>> check_rows([TraceLaw(monotone="/a", direction=LawDirection.DOWN), TraceLaw(changes="/b")], rows)
     >>> check_rows([TraceLaw(conserved=["/a", "/b"])], rows)
     'tick 3: the sum of /a and /b is 5, after 4 at tick 1'
     >>> check_rows([TraceLaw(within="/b", max=4)], rows)
@@ -92,7 +92,7 @@ class _Changes(LawChecker):
 class _Monotone(LawChecker):
     def __init__(self, pointer: str, law: TraceLaw) -> None:
         self._pointer = pointer
-        self._sign = 1 if law.direction is Direction.UP else -1
+        self._sign = 1 if law.direction is LawDirection.UP else -1
         self._is_strict = law.strictly
         self._last: Number | None = None
 

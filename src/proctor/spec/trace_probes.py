@@ -29,7 +29,7 @@ _RULE_OF_OPTION: Final = {
 }
 
 
-class Direction(StrEnum):
+class LawDirection(StrEnum):
     """How a number develops from tick to tick."""
 
     UP = "up"
@@ -49,7 +49,7 @@ class TraceLaw(Spec, frozen=True, kw_only=True):
     monotone: Text | None = None
     """The number at this pointer never moves against `direction`. Default: none."""
 
-    direction: Direction = Direction.UP
+    direction: LawDirection = LawDirection.UP
     """The direction of `monotone`: `up` or `down`. Default `up`."""
 
     strictly: bool = False

@@ -16,7 +16,7 @@ from proctor.probe.kinds import (
     test_suite_parity,
     unit_tests,
 )
-from proctor.probe.suite import lay_out_suite
+from proctor.probe.suite_run import lay_out_suite
 
 KINDS: Final[dict[str, ProbeKind]] = {
     "api_smoke": api_smoke.judge,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from proctor.probe.junit import ReportedTest, TestState
 from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import TestsRecord
-from proctor.probe.suite import BAD_STATES, hash_of, judge_suite, list_tests, number_of_tests
+from proctor.probe.suite_run import BAD_STATES, hash_of, judge_suite, list_tests, number_of_tests
 from proctor.spec.suite_probes import UnitTests
 
 
