@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import InputError
-from proctor.workspace.patch import lay_patch
+from proctor.workspace.patch import apply_patch, lay_patch
 from proctor.workspace.snapshot import snapshot
 
 EDIT = "--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
@@ -72,3 +72,33 @@ def test_patch_does_not_write_through_a_link_of_the_tree(base: Path, tmp_path: P
     into.mkdir()
     lay_patch(ADD.replace("lib/new.py", "link/new.py").encode(), base=base, into=into)
     assert files_in(outside) == {}
+
+
+def test_apply_patch_changes_the_tree_itself_and_removes_what_it_empties(tmp_path: Path) -> None:
+    tree, layer = tmp_path / "tree", tmp_path / "layer"
+    (tree / "old").mkdir(parents=True)
+    layer.mkdir()
+    (tree / "old" / "gone").write_text("gone\n")
+    (tree / "kept").write_text("kept\n")
+    patch = (
+        "diff --git a/old/gone b/old/gone\ndeleted file mode 100644\n"
+        "--- a/old/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
+        "diff --git a/new/run b/new/run\nnew file mode 100755\n--- /dev/null\n+++ b/new/run\n@@ -0,0 +1 @@\n+run\n"
+        "diff --git a/link b/link\nnew file mode 120000\n--- /dev/null\n+++ b/link\n@@ -0,0 +1 @@\n+kept\n"
+        "\\ No newline at end of file\n"
+    )
+    apply_patch(patch.encode(), tree=tree, layer=layer)
+    assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*")) == ["kept", "link", "new", "new/run"]
+    assert (tree / "link").readlink() == Path("kept")
+    assert (tree / "new" / "run").stat().st_mode & 0o100
+
+
+def test_apply_patch_refuses_a_path_through_a_link(tmp_path: Path) -> None:
+    tree, layer, outside = tmp_path / "tree", tmp_path / "layer", tmp_path / "outside"
+    for folder in (tree, layer, outside):
+        folder.mkdir()
+    (tree / "link").symlink_to(outside)
+    patch = b"diff --git a/link/x b/link/x\nnew file mode 100644\n--- /dev/null\n+++ b/link/x\n@@ -0,0 +1 @@\n+x\n"
+    with pytest.raises(InputError, match="is a link, not a folder"):
+        apply_patch(patch, tree=tree, layer=layer)
+    assert list(outside.iterdir()) == []

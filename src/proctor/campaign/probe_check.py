@@ -187,7 +187,7 @@ def _lay_out(loaded: LoadedSpec, machine: ProbeMachine) -> _Prepared:
                 with _Located(prepared, mission, key=f"probes[{index}].mutant", patch=probe.mutant):
                     lay_patch(patch, base=base, into=machine.new_folder("layer"))
         for kind, name, spec_key in _find_patches(mission):
-            tree = machine.new_place(kind.value)
+            tree = machine.new_place("tree")
             with _Located(prepared, mission, key=spec_key, patch=name):
                 prepare(base, into=tree)
                 apply_patch(loaded.sources[name], tree=tree, layer=machine.new_folder("layer"))

@@ -27,7 +27,7 @@ from proctor.campaign.scratch import find_kept_workspaces
 from proctor.campaign.stamp import stamp
 from proctor.canonical import digest_bytes
 from proctor.clock import SYSTEM_CLOCK, Clock
-from proctor.errors import EvidenceError, Exit, InputError, disk_error, unwrap_single
+from proctor.errors import EvidenceError, Exit, InputError, MachineError, disk_error, unwrap_single
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Part
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.disk import replace_file, sync_folder
@@ -324,6 +324,11 @@ class _Regrader:
             rebuild(evidence.diff, tree=place, layer=self.machine.new_folder("layer"))
         except RebuildError as error:
             raise _ImpossibleError(redacted or str(error)) from error
+        except MachineError as error:
+            # A folder without write permission, which the agent changed; a full disk ends the command.
+            if error.code != "machine.unwritable":
+                raise
+            raise _ImpossibleError(f"the tree cannot be written: {error.what}") from error
         tree = Tree(folder=place, snapshot=snapshot(place))
         if tree.snapshot.digest != due:
             raise _ImpossibleError(redacted or "the rebuilt tree has another digest than the attempt recorded")

@@ -77,6 +77,9 @@ def apply_patch(patch: bytes, *, tree: Path, layer: Path) -> None:
             else:
                 place.unlink(missing_ok=True)
                 shutil.copy2(layer / item.path, place, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as problem:
+        what = f"it does not fit the tree: {problem.strerror}"
+        raise InputError("workspace.patch", what, file=quoted(str(problem.filename))) from problem
     except OSError as problem:
         raise unwritable(tree, problem) from problem
 
