@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from proctor.evidence.artifacts import RequiredProbe
 from proctor.ids import Digest
 from proctor.probe.expected_values import MIN_VALUE_CHARS, ExpectedValues
-from proctor.probe.feedback import Change, CheckFeedback, CheckState, Detail, Feedback, FeedbackOptions, make_feedback
+from proctor.probe.feedback import (
+    AgentFeedback,
+    CheckChange,
+    CheckFeedback,
+    CheckState,
+    Detail,
+    FeedbackOptions,
+    make_feedback,
+)
 from proctor.probe.gate import decide
 from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.model import TestsRecord as RecordOfTests
@@ -109,9 +117,9 @@ def feedback(
     hidden: bool = False,
     detail: Detail | None = None,
     files: tuple[bytes, ...] = (),
-    previous: Feedback | None = None,
+    previous: AgentFeedback | None = None,
     waive: tuple[WaiverSpec, ...] = (),
-) -> Feedback:
+) -> AgentFeedback:
     required = require(probes)
     recorded = [*(row(each, Verdict.FAIL, phase=Phase.BASELINE) for each in required), *rows]
     decision = decide(required, recorded, workspace_digest=NOW, base_digest=BASE, waivers=waive)
@@ -310,17 +318,23 @@ def test_feedback_shows_the_end_of_long_output() -> None:
 @pytest.mark.parametrize(
     ("then", "now", "change"),
     [
-        (None, row(ONE, Verdict.FAIL), Change.NEW),
-        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL), Change.SAME),
-        (row(ONE, Verdict.PASS), row(ONE, Verdict.PASS), Change.SAME),
-        (row(ONE, Verdict.FAIL, stdout_tail="in 0.12s"), row(ONE, Verdict.FAIL, stdout_tail="in 3.4s"), Change.SAME),
-        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL, summary="exited with 2"), Change.CHANGED),
-        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL, stdout_tail="3 left"), Change.CHANGED),
-        (row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL), Change.CHANGED),
-        (row(ONE, Verdict.FAIL), row(ONE, Verdict.PASS), Change.NOW_PASSES),
+        (None, row(ONE, Verdict.FAIL), CheckChange.NEW),
+        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL), CheckChange.SAME),
+        (row(ONE, Verdict.PASS), row(ONE, Verdict.PASS), CheckChange.SAME),
+        (
+            row(ONE, Verdict.FAIL, stdout_tail="in 0.12s"),
+            row(ONE, Verdict.FAIL, stdout_tail="in 3.4s"),
+            CheckChange.SAME,
+        ),
+        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL, summary="exited with 2"), CheckChange.CHANGED),
+        (row(ONE, Verdict.FAIL), row(ONE, Verdict.FAIL, stdout_tail="3 left"), CheckChange.CHANGED),
+        (row(ONE, Verdict.PASS), row(ONE, Verdict.FAIL), CheckChange.CHANGED),
+        (row(ONE, Verdict.FAIL), row(ONE, Verdict.PASS), CheckChange.NOW_PASSES),
     ],
 )
-def test_feedback_says_what_changed_since_the_last_round(then: ProbeRow | None, now: ProbeRow, change: Change) -> None:
+def test_feedback_says_what_changed_since_the_last_round(
+    then: ProbeRow | None, now: ProbeRow, change: CheckChange
+) -> None:
     previous = None if then is None else feedback(then, probes=(SHOP,))
 
     assert [check.change for check in feedback(now, probes=(SHOP,), previous=previous).checks] == [change]
@@ -329,12 +343,12 @@ def test_feedback_says_what_changed_since_the_last_round(then: ProbeRow | None, 
 def test_feedback_can_be_stored_between_rounds() -> None:
     given_back = feedback(row(ONE, Verdict.FAIL, stdout_tail="sum: 3"), probes=(SHOP,))
 
-    assert msgspec.json.decode(msgspec.json.encode(given_back), type=Feedback) == given_back
+    assert msgspec.json.decode(msgspec.json.encode(given_back), type=AgentFeedback) == given_back
     assert given_back.checks == (
         CheckFeedback(
             criterion=str(SHOP.criterion),
             state=CheckState.FAILS,
-            change=Change.NEW,
+            change=CheckChange.NEW,
             observed=("exited with 1",),
             output="sum: 3",
         ),

@@ -12,9 +12,10 @@ from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths, write_artifact
 from proctor.evidence.redact import Redactor
 from proctor.spec.command_probes import HeadlessRun
-from proctor.spec.load import LoadedSpec
+from proctor.spec.literal import LITERAL_MESSAGE
+from proctor.spec.load import LoadedSpec, SpecOverrides
 from proctor.spec.suite_probes import UnitTests
-from proctor.spec.task_classes import BUILT_IN_CLASSES, known_kinds
+from proctor.spec.task_classes import BUILT_IN_CLASSES, TaskClass, known_kinds
 from tests.spec.conftest import Told
 
 Ask = Callable[[Callable[[], object]], list[Told]]
@@ -152,6 +153,14 @@ def test_task_class_reports_all_keys_that_are_missing(load: Callable[..., Loaded
             "expected an integer <= 255, found 300",
         ),
         (
+            '[task_classes.a]\nkinds = ["headless_run"]\nkeys.headless_run.command = ["a", "sk-SECRET"]\n'.replace(
+                "SECRET", "0123456789abcdef" * 2
+            ),
+            3,
+            "task_classes.a.keys.headless_run.command[1]",
+            LITERAL_MESSAGE,
+        ),
+        (
             '[task_classes.a]\nkinds = ["headless_run"]\n[task_classes.a.criteria]\nunit_tests = "x"\n',
             4,
             "task_classes.a.criteria.unit_tests",
@@ -182,16 +191,16 @@ def test_task_class_is_blamed_for_a_file_that_its_probe_names(load: Callable[...
     assert what == "headless_run.mutant: `no.patch` does not exist"
 
 
-def test_task_class_whose_kind_does_not_exist_says_so(
-    load: Callable[..., LoadedSpec], told: Ask, monkeypatch: pytest.MonkeyPatch
+def test_task_class_of_a_campaign_whose_kind_does_not_exist_any_more_says_so(
+    load: Callable[..., LoadedSpec], folder: Path, told: Ask
 ) -> None:
-    kinds = {kind: struct for kind, struct in known_kinds().items() if kind != "unit_tests"}
-    monkeypatch.setattr("proctor.spec.files.known_kinds", lambda: kinds)
-    probes = "      - {kind: headless_run, command: make}"
-    [(code, _, key, what, _)] = told(lambda: load("checked", probes=probes, config=CHECKED))
+    load("checked", config=CHECKED)
+    kept = SpecOverrides(task_classes={"checked": TaskClass(kinds=["unit_test"])})
+    [(code, line, key, what, suggestion)] = told(lambda: load_project_spec(folder / "spec.yaml", overrides=kept))
 
-    assert (code, key) == ("spec.type", "missions[0].task_class")
-    assert what == "the task class `checked` needs probes of the kind `unit_tests`, which does not exist"
+    assert (code, line, key) == ("spec.type", 8, "missions[0].task_class")
+    assert what == "the task class `checked` needs probes of the kind `unit_test`, which does not exist"
+    assert suggestion == "Did you mean `unit_tests`?"
 
 
 @pytest.mark.parametrize("name", BUILT_IN_CLASSES)

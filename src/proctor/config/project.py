@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from proctor.config.load import load_config
+from proctor.config.probe_plugins import find_plugin_kind
 from proctor.config.task_classes import find_task_classes
 from proctor.spec.load import NO_OVERRIDES, Extensions, LoadedSpec, SpecOverrides, load_built, load_spec
 from proctor.spec.model import CampaignSpec
-from proctor.spec.task_classes import ClassProbe, TaskClass, find_class, known_kinds, probes_of
+from proctor.spec.task_classes import ClassProbe, TaskClass, find_class, probes_of
 
 
 def load_project_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedSpec:
@@ -47,8 +48,11 @@ def probes_for_task_class(name: str) -> tuple[ClassProbe, ...]:
 
 
 def _extensions(folder: Path) -> Extensions:
-    return Extensions(task_classes=lambda: _task_classes(folder))
+    return Extensions(
+        task_classes=lambda: _task_classes(folder), find_kind=lambda kind: find_plugin_kind(kind, load_config(folder))
+    )
 
 
 def _task_classes(folder: Path) -> Mapping[str, TaskClass]:
-    return find_task_classes(load_config(folder), kinds=known_kinds())
+    config = load_config(folder)
+    return find_task_classes(config, find_kind=lambda kind: find_plugin_kind(kind, config))

@@ -7,14 +7,18 @@ from msgspec import structs
 from proctor.config.model import Config, ConfigFile
 from proctor.errors import InputError
 from proctor.spec.collect_errors import raise_collected
-from proctor.spec.source_file import SourceFile, decode_tree
+from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
+from proctor.spec.probe_options import ProbeOptions
+from proctor.spec.source_file import FindKind, SourceFile, decode_tree, find_no_kind
 from proctor.spec.suggest import suggest
-from proctor.spec.task_classes import BUILT_IN_CLASSES, ProbeKinds, TaskClass, is_missing_key
+from proctor.spec.task_classes import BUILT_IN_CLASSES, TaskClass, is_missing_key, known_kinds
 from proctor.spec.tree import Node, child_path
 
 
-def find_task_classes(config: Config, *, kinds: ProbeKinds) -> Mapping[str, TaskClass]:
+def find_task_classes(config: Config, *, find_kind: FindKind = find_no_kind) -> Mapping[str, TaskClass]:
     """Return all task classes by name. If two files define a class, the first one wins.
+
+    `find_kind` returns the structs of kinds of probe that are not built in.
 
     Raises InputError with all errors in the classes of the files.
     """
@@ -22,7 +26,7 @@ def find_task_classes(config: Config, *, kinds: ProbeKinds) -> Mapping[str, Task
     errors: list[InputError] = []
     for file in reversed(config.files):
         for name, settings in file.value.task_classes.items():
-            errors += _errors(file, name, settings, kinds)
+            errors += _errors(file, name, settings, find_kind)
             found[name] = _merge(BUILT_IN_CLASSES.get(name), settings)
     if errors:
         raise_collected(errors)
@@ -35,8 +39,9 @@ def _merge(built_in: TaskClass | None, settings: TaskClass) -> TaskClass:
     return structs.replace(built_in, criteria={**built_in.criteria, **settings.criteria}, keys=settings.keys)
 
 
-def _errors(file: SourceFile[ConfigFile], name: str, settings: TaskClass, known: ProbeKinds) -> Iterator[InputError]:
+def _errors(file: SourceFile[ConfigFile], name: str, settings: TaskClass, find_kind: FindKind) -> Iterator[InputError]:
     where = child_path("task_classes", name)
+    known = known_kinds()
     built_in = BUILT_IN_CLASSES.get(name)
     if built_in is not None and settings.kinds:
         what = f"`{name}` is a built-in class, whose kinds cannot be changed"
@@ -47,11 +52,19 @@ def _errors(file: SourceFile[ConfigFile], name: str, settings: TaskClass, known:
         suggestion = 'Add `kinds = ["headless_run"]`, or use the name of a built-in class.'
         yield file.error("spec.missing-key", what, key=f"{where}.kinds", suggestion=suggestion)
     for at, kind in enumerate(settings.kinds):
+        try:
+            if kind not in known and (plugin := find_kind(kind)) is not None:
+                known[kind] = plugin
+        except InputError as error:
+            yield file.error(error.code, error.what, key=f"{where}.kinds[{at}]", suggestion=error.suggestion)
+            continue
         if kind not in known:
             what = f"unknown kind of probe `{kind}`"
             yield file.error(
                 "spec.type", what, key=f"{where}.kinds[{at}]", suggestion=suggest(kind, known, noun="Kinds")
             )
+    for key in literal_secrets(settings.keys, path=f"{where}.keys"):
+        yield file.error("spec.secret-literal", LITERAL_MESSAGE, key=key, suggestion=LITERAL_SUGGESTION)
     kinds = settings.kinds if built_in is None else built_in.kinds
     for group in ("criteria", "keys"):
         for kind in getattr(settings, group):
@@ -65,7 +78,7 @@ def _errors(file: SourceFile[ConfigFile], name: str, settings: TaskClass, known:
 
 
 def _key_errors(
-    file: SourceFile[ConfigFile], where: str, path: tuple[str, ...], known: ProbeKinds
+    file: SourceFile[ConfigFile], where: str, path: tuple[str, ...], known: Mapping[str, type[ProbeOptions]]
 ) -> Iterator[InputError]:
     """Yield what is wrong with the keys of a kind. A key that is missing is an error only of missions that need it."""
     node = file.root

@@ -48,7 +48,7 @@ class CheckState(StrEnum):
     """Its probes could not decide."""
 
 
-class Change(StrEnum):
+class CheckChange(StrEnum):
     """How the result for a criterion differs from that of the last round."""
 
     NEW = "new"
@@ -68,7 +68,7 @@ class CheckFeedback(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     """The criterion, in words; its position, such as `criterion 2`, if the words carry an expected value."""
     state: CheckState
     """The result: passes, fails or unknown."""
-    change: Change
+    change: CheckChange
     """How that differs from the last round: new, same, changed or now_passes."""
     observed: tuple[str, ...] = ()
     """What was observed, one text per probe that does not pass. At most 500 characters each."""
@@ -76,7 +76,7 @@ class CheckFeedback(msgspec.Struct, frozen=True, kw_only=True, rename="camel", f
     """The end of what the probes printed. Empty with hidden files, and if the criterion passes."""
 
 
-class Feedback(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AgentFeedback(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What an agent is shown about its work before its next turn."""
 
     checks: tuple[CheckFeedback, ...]
@@ -112,8 +112,8 @@ class FeedbackOptions:
 
 
 def make_feedback(
-    decision: Decision, rows: Sequence[ProbeRow], *, previous: Feedback | None = None, options: FeedbackOptions
-) -> Feedback:
+    decision: Decision, rows: Sequence[ProbeRow], *, previous: AgentFeedback | None = None, options: FeedbackOptions
+) -> AgentFeedback:
     """Make the feedback on one round of work.
 
     `rows` are the rows that `decision` was made from, in the order of recording. Of each probe, the last run on the
@@ -128,7 +128,7 @@ def make_feedback(
             continue
         check = _check(criterion, number, rows=last, reasons=reasons, options=options)
         checks.append(msgspec.structs.replace(check, change=_compare(before.get(check.criterion), check)))
-    return Feedback(checks=tuple(checks))
+    return AgentFeedback(checks=tuple(checks))
 
 
 def _check(
@@ -142,7 +142,7 @@ def _check(
     words = " ".join(criterion.criterion.split())[:MAX_CRITERION_CHARS]
     label = f"criterion {number}" if options.expected.carries(criterion.criterion) else words
     if criterion.verified:
-        return CheckFeedback(criterion=label, state=CheckState.PASSES, change=Change.NEW)
+        return CheckFeedback(criterion=label, state=CheckState.PASSES, change=CheckChange.NEW)
     state = CheckState.UNKNOWN if criterion.verified is None else CheckState.FAILS
     # Of a criterion with several probes, only those that do not verify it.
     open_ = [index for index in criterion.probes if reasons.get(index) is not None]
@@ -151,7 +151,7 @@ def _check(
     if options.shown is Detail.TAIL:
         texts = (_output(rows[index], options.expected) for index in open_ if index in rows)
         output = _end("\n".join(text for text in texts if text), options.tail_chars)
-    return CheckFeedback(criterion=label, state=state, change=Change.NEW, observed=observed, output=output)
+    return CheckFeedback(criterion=label, state=state, change=CheckChange.NEW, observed=observed, output=output)
 
 
 def _observe(row: ProbeRow | None, reason: GateReason | None, options: FeedbackOptions) -> str:
@@ -212,13 +212,13 @@ def _end(text: str, limit_chars: int) -> str:
     return rest or text[-limit_chars:]
 
 
-def _compare(before: CheckFeedback | None, now: CheckFeedback) -> Change:
+def _compare(before: CheckFeedback | None, now: CheckFeedback) -> CheckChange:
     if before is None:
-        return Change.NEW
+        return CheckChange.NEW
     if now.state is CheckState.PASSES and before.state is not CheckState.PASSES:
-        return Change.NOW_PASSES
+        return CheckChange.NOW_PASSES
     is_same = before.state is now.state and _stable(before) == _stable(now)
-    return Change.SAME if is_same else Change.CHANGED
+    return CheckChange.SAME if is_same else CheckChange.CHANGED
 
 
 def _stable(check: CheckFeedback) -> tuple[str, ...]:
@@ -233,10 +233,10 @@ _STATES: Final = {
     CheckState.UNKNOWN: "could not be judged",
 }
 _CHANGES: Final = {
-    Change.NEW: "",
-    Change.SAME: ", as in the last round",
-    Change.CHANGED: ", and the result has changed since the last round",
-    Change.NOW_PASSES: " now",
+    CheckChange.NEW: "",
+    CheckChange.SAME: ", as in the last round",
+    CheckChange.CHANGED: ", and the result has changed since the last round",
+    CheckChange.NOW_PASSES: " now",
 }
 
 

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from proctor import places
 from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.config.probe_plugins import plugin_of
 from proctor.contain.fences import Fences, fence_in
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
@@ -25,6 +26,7 @@ from proctor.probe.artifacts import KeptFiles, keep_files
 from proctor.probe.kind import (
     NO_REFERENCE,
     Judgement,
+    LayOut,
     Layout,
     ProbeKind,
     ProbeReference,
@@ -272,7 +274,9 @@ async def _judge(
             reference=reference,
             fence=None if spec.contain is Contain.NONE else fence,
         )
-        judgement = await kinds[kind_of(spec)](spec, probe_workspace)
+        plugin = plugin_of(spec)
+        judge = kinds[kind_of(spec)] if plugin is None else plugin.judge
+        judgement = await judge(spec, probe_workspace)
         if not isinstance(judgement, Judgement):
             raise TypeError(f"returned {judgement!r} instead of a Judgement")
     except ProctorError as problem:
@@ -291,7 +295,8 @@ async def _judge(
 
 
 async def _lay_out(spec: ProbeSpec, *, subject: Subject, reference: ProbeReference, folder: Path) -> Layout:
-    lay_out = LAYOUTS.get(kind_of(spec))
+    plugin = plugin_of(spec)
+    lay_out: LayOut | None = LAYOUTS.get(kind_of(spec)) if plugin is None else getattr(plugin, "lay_out", None)
     if lay_out is None:
         return Layout()
     return await anyio.to_thread.run_sync(lambda: lay_out(spec, subject=subject, reference=reference, folder=folder))

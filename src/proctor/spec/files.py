@@ -22,8 +22,8 @@ from proctor.spec.missions import (
 from proctor.spec.model import CampaignSpec, SecretFile
 from proctor.spec.prices import Prices, decode_prices
 from proctor.spec.probe_options import CONTROL_TOKEN
-from proctor.spec.source_file import SourceFile, read_source, similar_name
-from proctor.spec.task_classes import TaskClass, expand_classes, known_kinds
+from proctor.spec.source_file import FindKind, SourceFile, read_source, similar_name
+from proctor.spec.task_classes import TaskClass, expand_classes
 from proctor.spec.template import Template, parse_template
 
 
@@ -40,6 +40,7 @@ class SpecFiles:
         *,
         spec_path: Path,
         task_classes: Callable[[], Mapping[str, TaskClass]],
+        find_kind: FindKind,
     ) -> None:
         self.folder = spec_path.absolute().parent
         self.mission_sources: tuple[MissionSource, ...] = inline_mission_sources(source_file)
@@ -54,6 +55,7 @@ class SpecFiles:
         self.errors: list[InputError] = []
         self._source_file = source_file
         self._spec_path = spec_path
+        self._find_kind = find_kind
         self._find_classes = cache(task_classes)
         self._read(source_file.value)
 
@@ -61,7 +63,7 @@ class SpecFiles:
         if isinstance(spec.missions, MissionsFolder):
             self._read_missions(spec.missions.folder)
         self.mission_sources, errors = expand_classes(
-            self.mission_sources, classes=self._find_classes, kinds=known_kinds()
+            self.mission_sources, classes=self._find_classes, find_kind=self._find_kind
         )
         self.errors += errors
         for at, secret in enumerate(spec.secrets):
@@ -111,7 +113,9 @@ class SpecFiles:
         for name in names:
             mission_path = f"{path_text.rstrip('/')}/{name}"
             try:
-                mission, self.sources[mission_path] = read_mission(folder / name, file=self._display_path(mission_path))
+                mission, self.sources[mission_path] = read_mission(
+                    folder / name, file=self._display_path(mission_path), find_kind=self._find_kind
+                )
                 missions.append(mission)
             except InputError as error:
                 self._add_error(error)

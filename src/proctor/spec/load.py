@@ -23,7 +23,7 @@ from proctor.spec.missions import MissionSource
 from proctor.spec.model import MAX_REPEATS, SCRIPTED, CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.prices import Prices, price_errors
 from proctor.spec.select import select as select_missions
-from proctor.spec.source_file import SourceFile, decode_bytes, read_source
+from proctor.spec.source_file import FindKind, SourceFile, decode_bytes, find_no_kind, read_source
 from proctor.spec.struct import Spec
 from proctor.spec.suggest import suggest_nearest
 from proctor.spec.task_classes import BUILT_IN_CLASSES, TaskClass
@@ -76,9 +76,11 @@ class Extensions:
 
     task_classes: Callable[[], Mapping[str, TaskClass]]
     """Returns all task classes by name. Raises InputError if the file that defines them is wrong."""
+    find_kind: FindKind
+    """Returns the struct of a kind of probe that is not built in."""
 
 
-BUILT_IN: Final = Extensions(task_classes=lambda: BUILT_IN_CLASSES)
+BUILT_IN: Final = Extensions(task_classes=lambda: BUILT_IN_CLASSES, find_kind=find_no_kind)
 
 
 class _Suite(CampaignSpec, frozen=True, kw_only=True):
@@ -218,10 +220,15 @@ def _without_line(error: InputError, *, file: str) -> InputError:
 def _load(
     source: bytes, path: Path, *, overrides: SpecOverrides, ignored_key: str = "", extensions: Extensions
 ) -> LoadedSpec:
-    source_file = decode_spec(source, path, flows=overrides.flows)
+    source_file = decode_spec(source, path, flows=overrides.flows, find_kind=extensions.find_kind)
     source_file = replace(source_file, value=_with_settings(source_file.value, overrides))
     frozen = overrides.task_classes
-    files = SpecFiles(source_file, spec_path=path, task_classes=(lambda: frozen) if frozen else extensions.task_classes)
+    files = SpecFiles(
+        source_file,
+        spec_path=path,
+        task_classes=(lambda: frozen) if frozen else extensions.task_classes,
+        find_kind=extensions.find_kind,
+    )
     # A resume must have the same probes, whatever proctor.toml says by then.
     overrides = structs.replace(overrides, task_classes=files.used_classes)
     spec_errors = find_errors(source_file, mission_sources=files.mission_sources, has_own_flows=overrides.flows is None)
@@ -296,11 +303,13 @@ def _with_flows(source_file: SourceFile[CampaignSpec], ids: Sequence[FlowId]) ->
     return replace(source_file, value=structs.replace(spec, flows=[spec.flows[at] for at in kept]), root=root)
 
 
-def decode_spec(source: bytes, path: Path, *, flows: list[FlowSpec] | None) -> SourceFile[CampaignSpec]:
+def decode_spec(
+    source: bytes, path: Path, *, flows: list[FlowSpec] | None, find_kind: FindKind
+) -> SourceFile[CampaignSpec]:
     """Decode a spec file. `flows` replace those in the file if given. Reads no other file. Raises InputError."""
     if flows is None:
-        return decode_bytes(source, CampaignSpec, file=str(path))
-    suite = decode_bytes(source, _Suite, file=str(path))
+        return decode_bytes(source, CampaignSpec, file=str(path), find_kind=find_kind)
+    suite = decode_bytes(source, _Suite, file=str(path), find_kind=find_kind)
     fields = {name: getattr(suite.value, name) for name in CampaignSpec.__struct_fields__}
     return SourceFile(value=CampaignSpec(**{**fields, "flows": flows}), file=suite.file, root=suite.root)
 

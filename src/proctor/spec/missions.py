@@ -11,7 +11,7 @@ from proctor.ids import MissionId
 from proctor.spec.campaign_options import MissionsFolder
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.model import CampaignSpec, MissionSpec, MissionTerms
-from proctor.spec.source_file import SourceFile, decode_tree, read_source
+from proctor.spec.source_file import FindKind, SourceFile, decode_tree, find_no_kind, read_source
 from proctor.spec.tree import UNPRINTABLE, Node, read_tree
 
 SUFFIX = ".md"
@@ -68,25 +68,26 @@ def find_mission_files(folder: Path) -> list[str]:
     return sorted(name for name in names if name.endswith(SUFFIX) and not name.startswith("."))
 
 
-def read_mission(path: Path, *, file: str) -> tuple[MissionSource, bytes]:
+def read_mission(path: Path, *, file: str, find_kind: FindKind = find_no_kind) -> tuple[MissionSource, bytes]:
     """Read a mission file. Returns the mission and the file's bytes. Raises InputError with all errors, at `file`."""
     try:
         source = read_source(path)
     except InputError as error:
         raise InputError(error.code, error.what, file=file) from error
     return MissionSource(
-        mission=(source_file := parse_mission(source, id_=path.stem, file=file)).value, source_file=source_file
+        mission=(source_file := parse_mission(source, id_=path.stem, file=file, find_kind=find_kind)).value,
+        source_file=source_file,
     ), source
 
 
-def parse_mission(source: bytes, *, id_: str, file: str) -> SourceFile[MissionSpec]:
+def parse_mission(source: bytes, *, id_: str, file: str, find_kind: FindKind = find_no_kind) -> SourceFile[MissionSpec]:
     """Parse a mission file: optional front matter between two lines of `---`, then the prompt. Raises InputError."""
     text = decode_text(source, file=file)
     matter, body, body_line = _split(text, file=file)
     errors: list[InputError] = []
     terms: SourceFile[MissionTerms] | None = None
     try:
-        terms = _decode_matter(matter, file=file)
+        terms = _decode_matter(matter, file=file, find_kind=find_kind)
     except InputError as error:
         errors += error.all_errors
     prompt = body.lstrip("\r\n").rstrip()
@@ -133,10 +134,10 @@ def _split(text: str, *, file: str) -> tuple[str, str, int]:
     raise InputError("spec.syntax", what, file=file, line=1, suggestion="Close it with a line `---`.")
 
 
-def _decode_matter(matter: str, *, file: str) -> SourceFile[MissionTerms]:
+def _decode_matter(matter: str, *, file: str, find_kind: FindKind) -> SourceFile[MissionTerms]:
     root, errors = read_tree(matter, file=file)
     if root is None:
         raise errors[0]
     # Front matter may consist of comments only.
     root = Node(line=1, value={}) if root.value is None else root
-    return decode_tree(root, MissionTerms, file=file, errors=errors)
+    return decode_tree(root, MissionTerms, file=file, errors=errors, find_kind=find_kind)

@@ -3,13 +3,13 @@
 import re
 import stat
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -17,12 +17,22 @@ from proctor import decoding
 from proctor.errors import InputError
 from proctor.spec.collect_errors import MAX_ERRORS, raise_collected
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, looks_secret
+from proctor.spec.probe_options import ProbeOptions
 from proctor.spec.suggest import MAX_WORD, nearest, suggest, suggest_nearest
 from proctor.spec.tree import Node, child_path, read_tree
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 T = TypeVar("T")
+
+FindKind: TypeAlias = Callable[[str], type[ProbeOptions] | None]
+"""Returns the struct of a kind of probe that is not built in; None if there is no such kind. Raises InputError if it
+may not be used."""
+
+
+def find_no_kind(_kind: str) -> None:
+    """Find no kind of probe beside those that are built in."""
+
 
 _STEP = re.compile(r'\[(?P<index>[0-9]+)\]|\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\.?(?P<plain>[^.\[]+)', re.DOTALL)
 _PLAIN_NAMES: Final[dict[Any, str]] = {
@@ -113,8 +123,8 @@ def similar_name(path: Path) -> str | None:
     return None if close is None else names[close]
 
 
-def decode_bytes(data: bytes, type_: type[T], *, file: str) -> SourceFile[T]:
-    """Decode YAML into a struct. Raises InputError with all errors, at `file`."""
+def decode_bytes(data: bytes, type_: type[T], *, file: str, find_kind: FindKind = find_no_kind) -> SourceFile[T]:
+    """Decode YAML into a struct. Raises InputError with all errors, at `file`. `find_kind` is as for `decode_tree`."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -124,7 +134,7 @@ def decode_bytes(data: bytes, type_: type[T], *, file: str) -> SourceFile[T]:
     if root is None:
         raise_collected(errors)
     try:
-        return decode_tree(root, type_, file=file, errors=errors)
+        return decode_tree(root, type_, file=file, errors=errors, find_kind=find_kind)
     except InputError as error:
         _refuse_other_versions(error, data)
         raise
@@ -145,10 +155,20 @@ def _refuse_other_versions(error: InputError, source: bytes) -> None:
             ) from error
 
 
-def decode_tree(root: Node, type_: type[T], *, file: str, errors: Iterable[InputError] = ()) -> SourceFile[T]:
-    """Decode a tree into a struct. Raises InputError with `errors`, those found by the parser, and all others."""
+def decode_tree(
+    root: Node,
+    type_: type[T],
+    *,
+    file: str,
+    errors: Iterable[InputError] = (),
+    find_kind: FindKind = find_no_kind,
+) -> SourceFile[T]:
+    """Decode a tree into a struct. Raises InputError with `errors`, those found by the parser, and all others.
+
+    `find_kind` returns the structs of kinds of probe that are not built in.
+    """
     all_errors = list(errors)
-    value = _Decoder(file, all_errors).decode(root, type_, path="")
+    value = _Decoder(file, all_errors, find_kind).decode(root, type_, path="")
     if all_errors:
         raise_collected(all_errors)
     return SourceFile(value=value, file=file, root=root)
@@ -206,9 +226,11 @@ def _words(type_: Any) -> list[str]:
 class _Decoder:
     """Decode a tree by its type, recursively. After an error the returned value is not used."""
 
-    def __init__(self, file: str, errors: list[InputError]) -> None:
+    def __init__(self, file: str, errors: list[InputError], find_kind: FindKind) -> None:
         self._file = file
         self._errors = errors
+        self._find_kind = find_kind
+        self._plugin_structs: set[type] = set()
 
     def decode(self, node: Node, type_: Any, *, path: str) -> Any:
         members = _alternatives(type_)
@@ -224,9 +246,18 @@ class _Decoder:
                 value = leaf
         if len(self._errors) > before:
             return None
+        if type(value) in self._plugin_structs or self._has_plugin_probe(value):
+            return value
         try:
+            # The union of all kinds does not contain those of plugins, so these are added after the check.
+            plugin_lists = {
+                key: value.pop(key)
+                for key, each in (list(value.items()) if isinstance(value, dict) else ())
+                if self._has_plugin_probe(each)
+            }
             # Inner structs are already decoded, so this checks one level only.
-            return decoding.convert(value, type_)
+            converted = decoding.convert(value, type_)
+            return msgspec.structs.replace(converted, **plugin_lists) if plugin_lists else converted
         except msgspec.ValidationError as error:
             self._refuse(node, type_, error, path=path)
             return None
@@ -282,7 +313,13 @@ class _Decoder:
             self._report(node, "spec.type", f"expected {_expected(type_)}, found a mapping", path=path)
             return None
         struct = structs[0] if _tag(structs[0]) is None else self._tagged(node, entries, structs, path=path)
+        if struct is not None and struct not in structs:
+            self._plugin_structs.add(struct)
+            return self.decode(node, struct, path=path)
         return None if struct is None else self._struct(node, entries, struct, path=path)
+
+    def _has_plugin_probe(self, value: Any) -> bool:
+        return isinstance(value, list) and any(type(each) in self._plugin_structs for each in value)
 
     def _tagged(self, node: Node, entries: dict[str, Node], structs: list[Any], *, path: str) -> Any:
         """Return the member of a tagged union that a mapping's tag names; None after an error."""
@@ -306,6 +343,15 @@ class _Decoder:
             where = child_path(path, field)
             self._report(tag, "spec.secret-literal", LITERAL_MESSAGE, path=where, suggestion=LITERAL_SUGGESTION)
             return None
+        if isinstance(tag.value, str) and issubclass(structs[0], ProbeOptions):
+            try:
+                plugin = self._find_kind(tag.value)
+            except InputError as error:
+                where = child_path(path, field)
+                self._report(tag, error.code, error.what, path=where, suggestion=error.suggestion)
+                return None
+            if plugin is not None:
+                return plugin
         what = f"expected one of {choice}, found {_describe(tag)}"
         suggestion = None
         if isinstance(tag.value, str):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, get_args
 
 from msgspec import structs
 
@@ -10,7 +10,7 @@ from proctor.errors import InputError
 from proctor.spec.missions import MissionSource
 from proctor.spec.probe_options import ProbeOptions
 from proctor.spec.probes import ProbeSpec
-from proctor.spec.source_file import decode_tree
+from proctor.spec.source_file import FindKind, decode_tree, find_no_kind
 from proctor.spec.struct import Spec, Text, Texts
 from proctor.spec.suggest import suggest
 from proctor.spec.tree import Node
@@ -86,8 +86,6 @@ BUILT_IN_CLASSES: Final[Mapping[str, TaskClass]] = {
     ),
 }
 
-ProbeKinds: TypeAlias = Mapping[str, type[ProbeOptions]]
-
 
 def known_kinds() -> dict[str, type[ProbeOptions]]:
     """Return the structs of all kinds of probe that are built in, by kind.
@@ -128,9 +126,15 @@ def find_class(name: str, classes: Mapping[str, TaskClass]) -> TaskClass:
 
 
 def expand_classes(
-    sources: Iterable[MissionSource], *, classes: Callable[[], Mapping[str, TaskClass]], kinds: ProbeKinds
+    sources: Iterable[MissionSource],
+    *,
+    classes: Callable[[], Mapping[str, TaskClass]],
+    find_kind: FindKind = find_no_kind,
 ) -> tuple[tuple[MissionSource, ...], list[InputError]]:
-    """Return the missions with the probes of their task classes, and all errors. `classes` is called only if needed."""
+    """Return the missions with the probes of their task classes, and all errors. `classes` is called only if needed.
+
+    `find_kind` returns the structs of kinds of probe that are not built in.
+    """
     expanded: list[MissionSource] = []
     errors: list[InputError] = []
     for source in sources:
@@ -147,7 +151,7 @@ def expand_classes(
             errors += [each for each in located if str(each) not in map(str, errors)]
             expanded.append(source)
             continue
-        expansion = _Expansion(source, task_class, kinds)
+        expansion = _Expansion(source, task_class, find_kind)
         expanded.append(expansion.run())
         errors += expansion.errors
     return tuple(expanded), errors
@@ -156,11 +160,11 @@ def expand_classes(
 class _Expansion:
     """Add the probes of a task class to one mission."""
 
-    def __init__(self, source: MissionSource, task_class: TaskClass, kinds: ProbeKinds) -> None:
+    def __init__(self, source: MissionSource, task_class: TaskClass, find_kind: FindKind) -> None:
         self.errors: list[InputError] = []
         self._source = source
         self._class = task_class
-        self._kinds = kinds
+        self._find_kind = find_kind
         self._missing: dict[str, list[str]] = {}
 
     def run(self) -> MissionSource:
@@ -184,11 +188,16 @@ class _Expansion:
 
     def _make(self, probe: ClassProbe) -> Any:
         """Return a probe with the keys of the class; None after an error."""
-        kind, struct = probe.kind, self._kinds.get(probe.kind)
+        kind, known = probe.kind, known_kinds()
+        try:
+            struct = known.get(kind) or self._find_kind(kind)
+        except InputError as error:
+            self._report(error.code, error.what, suggestion=error.suggestion)
+            return None
         if struct is None:
             what = f"the task class `{self._source.mission.task_class}` needs probes of the kind `{kind}`, "
             what += "which does not exist"
-            self._report("spec.type", what, suggestion=suggest(kind, self._kinds, noun="Kinds"))
+            self._report("spec.type", what, suggestion=suggest(kind, known, noun="Kinds"))
             return None
         line = self._source.line_of("task_class")
         node = make_node({**(probe.keys or {}), "kind": kind}, line=line)

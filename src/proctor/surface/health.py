@@ -16,6 +16,8 @@ from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
 from proctor.config.model import Config, RolloutState
+from proctor.config.plugins import offers_of
+from proctor.config.probe_plugins import GROUP as PROBES
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import ReapResult, reap_leftovers
@@ -117,7 +119,9 @@ def _config() -> tuple[Config, DoctorFinding]:
         what, todo = str(error), error.suggestion or error.meaning.todo
         return Config(home=here), DoctorFinding(name="config", status="fail", what=what, todo=todo)
     absent = [
-        f"{name} is listed, but no installed package provides it" for name in config.plugins if name not in offers()
+        f"{name} is listed, but no installed package provides it"
+        for name in config.plugins
+        if name not in offers() and name not in offers_of(PROBES)
     ]
     return config, DoctorFinding(
         name="config",
