@@ -12,7 +12,7 @@ from proctor.evidence.artifacts import Judged
 from proctor.probe.compare import UnreadableOutput, is_same, read_output
 from proctor.probe.model import Fault, Verdict, ViewKind
 from proctor.spec.command_probes import OutputFile, OutputFixtureDiff, OutputFormat
-from tests.probe.command_bench import CommandBench, describe, judge_example, load_errors
+from tests.probe.command_bench import CommandBench, Files, describe, judge_example, load_errors
 
 MAKE = "mkdir -p build; cat names >build/greeting; cat names >$1/copy\n"
 SPEC = OutputFixtureDiff(
@@ -20,7 +20,7 @@ SPEC = OutputFixtureDiff(
     outputs=[OutputFile(path="build/greeting", golden="a"), OutputFile(path="{out}/copy", golden="b")],
 )
 GOLDENS = {"a": b"Ada\xff\n", "b": b"Ada\xff\n"}
-FILES = {"make.sh": MAKE, "names": b"Ada\xff\n"}
+FILES: Files = {"make.sh": MAKE, "names": b"Ada\xff\n"}
 
 
 @pytest.fixture(params=[Variant.BUNDLED_BWRAP, Variant.UNSHARE])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from proctor.campaign.freeze import FrozenFiles
 from proctor.canonical import digest_bytes
+from proctor.config.project import find_extensions
 from proctor.errors import EvidenceError, InputError
 from proctor.evidence.artifacts import PlanFile
 from proctor.evidence.layout import CampaignPaths
@@ -17,8 +18,8 @@ from proctor.spec.collect_errors import raise_collected
 from proctor.spec.load import decode_spec
 from proctor.spec.missions import SUFFIX, MissionSource, inline_mission_sources, parse_mission
 from proctor.spec.model import CampaignSpec, MissionSpec, SecretFile
-from proctor.spec.source_file import read_source
-from proctor.spec.task_classes import expand_classes, known_kinds
+from proctor.spec.source_file import FindKind, read_source
+from proctor.spec.task_classes import expand_classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +81,13 @@ def read_frozen_missions(campaign: CampaignPaths) -> FrozenMissions:
         )
         is not None
     }
-    source_file = decode_spec(source, Path("spec.yaml"), flows=index.given.flows)
+    find_kind = find_extensions(folder or Path()).find_kind
+    source_file = decode_spec(source, Path("spec.yaml"), flows=index.given.flows, find_kind=find_kind)
     spec = source_file.value
     written = inline_mission_sources(source_file)
     if isinstance(spec.missions, MissionsFolder):
-        written = tuple(_read_files(spec.missions.folder, sources))
-    expanded, errors = expand_classes(written, classes=lambda: index.given.task_classes, kinds=known_kinds())
+        written = tuple(_read_files(spec.missions.folder, sources, find_kind))
+    expanded, errors = expand_classes(written, classes=lambda: index.given.task_classes, find_kind=find_kind)
     if errors:
         raise_collected(errors)
     return FrozenMissions(
@@ -111,9 +113,9 @@ def _restore(kept: Path, digest: Digest, *, original: Path | None) -> bytes | No
     return content if digest_bytes(content) == digest else None
 
 
-def _read_files(folder: str, sources: Mapping[str, bytes]) -> Iterator[MissionSource]:
+def _read_files(folder: str, sources: Mapping[str, bytes], find_kind: FindKind) -> Iterator[MissionSource]:
     beginning = f"{folder.rstrip('/')}/"
     for path, source in sources.items():
         if path.startswith(beginning) and path.endswith(SUFFIX):
-            source_file = parse_mission(source, id_=Path(path).stem, file=path)
+            source_file = parse_mission(source, id_=Path(path).stem, file=path, find_kind=find_kind)
             yield MissionSource(mission=source_file.value, source_file=source_file)

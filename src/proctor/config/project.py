@@ -14,7 +14,7 @@ from proctor.spec.task_classes import ClassProbe, TaskClass, find_class, probes_
 
 def load_project_spec(path: Path, *, overrides: SpecOverrides = NO_OVERRIDES) -> LoadedSpec:
     """Load a spec file. Its config is the one for its folder. Raises InputError."""
-    return load_spec(path, overrides=overrides, extensions=_extensions(path.absolute().parent))
+    return load_spec(path, overrides=overrides, extensions=find_extensions(path.absolute().parent))
 
 
 def load_project_built(
@@ -32,7 +32,7 @@ def load_project_built(
         folder=folder,
         overrides=overrides,
         ignored_key=ignored_key,
-        extensions=_extensions(folder),
+        extensions=find_extensions(folder),
     )
 
 
@@ -47,7 +47,8 @@ def probes_for_task_class(name: str) -> tuple[ClassProbe, ...]:
     return probes_of(find_class(name, _task_classes(Path.cwd())))
 
 
-def _extensions(folder: Path) -> Extensions:
+def find_extensions(folder: Path) -> Extensions:
+    """Return what the config for a folder adds to its specs. The config is read when it is needed."""
     return Extensions(
         task_classes=lambda: _task_classes(folder), find_kind=lambda kind: find_plugin_kind(kind, load_config(folder))
     )

@@ -17,12 +17,13 @@ from proctor.campaign.probe_check import (
     TreeCheck,
     check_probes,
 )
+from proctor.config.project import load_project_spec
 from proctor.errors import Exit, InputError
 from proctor.probe.model import Verdict
 from proctor.report.format_values import legible, one_line, plural
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.load import LoadedSpec, find_specs, load_spec
+from proctor.spec.load import LoadedSpec, find_specs
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output
 
@@ -73,7 +74,7 @@ def _load(paths: Sequence[Path]) -> list[LoadedSpec]:
     errors: list[InputError] = []
     for file in dict.fromkeys(files):
         try:
-            specs.append(load_spec(file))
+            specs.append(load_project_spec(file))
         except InputError as error:
             errors += error.all_errors
     if errors:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from proctor.campaign.regrade import RegradeResult
 from proctor.campaign.regrade import regrade as regrade_attempts
+from proctor.config.project import load_project_spec
 from proctor.errors import Exit, InputError
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import AttemptPaths, CampaignPaths, RootPaths
@@ -19,7 +20,6 @@ from proctor.evidence.regrade_record import GradeRecord, RegradedAttempt, Regrad
 from proctor.ledger.reader import read_run_ids
 from proctor.report.find import find_place, root_of
 from proctor.report.format_values import legible, one_line, plural
-from proctor.spec.load import load_spec
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, root_or_default
 from proctor.surface.cli.output import Output
 
@@ -37,7 +37,7 @@ def regrade(*, path: str, spec: Path | None, root: Path | None, as_json: bool) -
     """
     output = Output(is_json=as_json)
     campaign, attempts = _find(path, root=RootPaths(root_or_default(root)))
-    new = None if spec is None else load_spec(spec)
+    new = None if spec is None else load_project_spec(spec)
 
     def show_progress(done: int, of: int, name: str) -> None:
         output.note(Text(f"{done}/{of} {legible(name)}", style="dim"))
