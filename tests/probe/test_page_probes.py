@@ -123,7 +123,11 @@ def test_render_hash_compares_the_image_of_a_command_outside_the_fence(bench: Pa
     assert json.loads(bench.kept_file(bad, "hashes.json"))["different_bits"] > 4
 
 
-def test_render_hash_ignores_an_image_that_was_there_before(bench: PageBench) -> None:
+@pytest.mark.parametrize("variant", ["bundled-bwrap", "unshare"])
+def test_render_hash_ignores_an_image_that_was_there_before(
+    bench: PageBench, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    monkeypatch.setenv("PROCTOR_CONTAINMENT", variant)
     bench.write({"image.png": SOURCES["ref.png"]})
     row = bench.run(render("true", "image.png"), sources=SOURCES)
     assert (row.verdict, row.summary) == (Verdict.FAIL, "exited 0, and there is no image")
