@@ -20,6 +20,7 @@ from unittest.mock import patch
 import anyio
 
 from hostile.catalogue import CHEATS, FLAWS, HONEST, Play
+from hostile.examples import example_plays
 from proctor.attempt.expectation import decide_tree
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
@@ -91,6 +92,11 @@ def defences_without(name: str | None) -> Iterator[None]:
         for target, replacement in DEFENCES.get(name or "", ()):
             stack.enter_context(patch(target, replacement))
         yield
+
+
+def all_plays() -> list[Play]:
+    """Return the whole catalogue."""
+    return [*HONEST, *CHEATS, *example_plays()]
 
 
 def play_all(plays: Sequence[Play], *, without: str | None = None) -> list[Result]:
@@ -183,7 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hostile", description=__doc__)
     parser.add_argument("--without", choices=sorted(DEFENCES), help="leave out one defence")
     asked = parser.parse_args()
-    results = play_all((*HONEST, *CHEATS), without=asked.without)
+    results = play_all(all_plays(), without=asked.without)
     sys.stdout.write("\n".join([*lines_of(results), conclusion(results), ""]))
     return 0 if all((each.verified is True) is (each.play.flaw is None) for each in results) else 1
 

@@ -9,7 +9,34 @@ import yaml
 from hostile.catalogue import Play, Task
 
 FOLDER: Final = Path(__file__).parent.parent / "examples" / "probes"
-FLAW_OF: Final[dict[str, int]] = {}
+FLAW_OF: Final = {
+    "api_smoke/cheats/canned-answer.patch": 5,
+    "api_smoke/cheats/no-memory.patch": 5,
+    "browser_smoke/cheats/constant.patch": 5,
+    "browser_smoke/cheats/dialog.patch": 3,
+    "headless_run/cheats/every-name.patch": 5,
+    "headless_run/cheats/one-name.patch": 5,
+    "import_smoke/cheats/every-name.patch": 4,
+    "import_smoke/cheats/exit-early.patch": 3,
+    "import_smoke/cheats/installed-elsewhere.patch": 1,
+    "output_fixture_diff/cheats/last-sale.patch": 5,
+    "output_fixture_diff/cheats/write-nothing.patch": 8,
+    "render_hash/cheats/blank.patch": 5,
+    "render_hash/cheats/full.patch": 5,
+    "side_effect/cheats/canned-order.patch": 5,
+    "side_effect/cheats/only-the-receipt.patch": 5,
+    "side_effect/cheats/two-calls.patch": 5,
+    "sim_trace/cheats/canned.patch": 5,
+    "sim_trace/cheats/replayed.patch": 8,
+    "stdout_golden/cheats/any-column.patch": 5,
+    "stdout_golden/cheats/visible-case.patch": 5,
+    "test_suite_parity/cheats/another-price.patch": 5,
+    "test_suite_parity/cheats/deleted-test.patch": 6,
+    "test_suite_parity/cheats/skipped-test.patch": 6,
+    "unit_tests/cheats/edited-test.patch": 1,
+    "unit_tests/cheats/hard-coded.patch": 5,
+    "unit_tests/cheats/skipped.patch": 6,
+}
 """The flaw that each cheat of an example is aimed at, by its path."""
 _OWN_KEYS: Final = ("id", "script", "solution", "cheats", "expect")
 

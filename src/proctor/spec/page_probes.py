@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from proctor.spec.argv import argv_of
 from proctor.spec.pattern import compile_pattern
-from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, is_inside
+from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, is_inside, texts_of
 from proctor.spec.service_probes import ServiceSpec
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
@@ -103,6 +103,10 @@ class BrowserSmoke(ProbeOptions, tag_field="kind", tag="browser_smoke", frozen=T
 
     timeout: Duration = "1m"
     """Longest duration; the probe fails after it. Default 1 minute."""
+
+    @property
+    def expected_values(self) -> tuple[str, ...]:
+        return tuple(text for step in self.steps for text in texts_of([step.shows, step.title]))
 
     @property
     def argv(self) -> tuple[str, ...]:

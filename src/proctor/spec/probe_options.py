@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
@@ -136,3 +136,22 @@ def is_inside(path: str) -> bool:
     [True, False, False, False]
     """
     return not path.startswith("/") and not {"", ".", ".."}.intersection(path.rstrip("/").split("/"))
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return the texts and numbers in a value as JSON has it, without its keys, each as text.
+
+    >>> texts_of({"a": ["x", 4.5, True, None], "b": "y"})
+    ('x', '4.5', 'y')
+    """
+    match value:
+        case str():
+            return (value,)
+        case dict():
+            return texts_of([*value.values()])
+        case list() | tuple():
+            return tuple(text for each in value for text in texts_of(each))
+        case int() | float() if not isinstance(value, bool):
+            return (str(value),)
+        case _:
+            return ()

@@ -11,7 +11,7 @@ from proctor.spec.argv import argv_of
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.glob import compile_glob
 from proctor.spec.pointer import is_pointer
-from proctor.spec.probe_options import ExitCode, KeyProblem, ProbeOptions, is_inside
+from proctor.spec.probe_options import ExitCode, KeyProblem, ProbeOptions, is_inside, texts_of
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
 _METHOD = re.compile(r"[A-Z]{1,20}")
@@ -124,6 +124,17 @@ class ApiSmoke(ProbeOptions, tag_field="kind", tag="api_smoke", frozen=True, kw_
         ('bash', '-c', 'make run')
         """
         return self.service.argv
+
+    @property
+    def expected_values(self) -> tuple[str, ...]:
+        """
+        >>> answer = ResponseExpect(body="ok: 42", headers={"ETag": "abc1"})
+        >>> probe = ApiSmoke(service=ServiceSpec(start="./serve"), requests=[CheckedRequest(path="/", expect=answer)])
+        >>> probe.expected_values
+        ('abc1', 'ok: 42')
+        """
+        expects = (request.expect for request in self.requests)
+        return tuple(text for each in expects for text in texts_of([each.headers, each.body, each.json]))
 
     @property
     def durations(self) -> dict[str, Duration]:
@@ -239,6 +250,12 @@ class SideEffect(ProbeOptions, tag_field="kind", tag="side_effect", frozen=True,
     def files(self) -> dict[str, str]:
         goldens = {f"changes[{at}].golden": each.golden for at, each in enumerate(self.changes)}
         return super().files | {key: path for key, path in goldens.items() if path is not None}
+
+    @property
+    def expected_values(self) -> tuple[str, ...]:
+        rows = [value for query in self.queries for row in (*query.after, *(query.before or ())) for value in row]
+        calls = [text for call in self.calls for text in texts_of([call.body, call.json])]
+        return (*texts_of(rows), *calls)
 
     @property
     def durations(self) -> dict[str, Duration]:
