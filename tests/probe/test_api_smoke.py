@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -422,9 +423,16 @@ def test_twenty_services_at_once_share_no_port(bench: Bench, network: Network) -
     assert [row.summary for row in rows] == ["1 request was answered as expected"] * 20
 
 
-def test_a_port_is_reserved_until_the_process_ends() -> None:
-    ports = [find_free_port() for _ in range(200)]
-    assert len(set(ports)) == 200
+def test_a_port_is_reserved_until_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    reservations = list[socket.socket]()
+    monkeypatch.setattr("proctor.probe.inside.service._reservations", reservations)
+    monkeypatch.setattr("proctor.probe.inside.service._PORTS", 300)
+    try:
+        ports = [find_free_port() for _ in range(100)]
+    finally:
+        for reservation in reservations:
+            reservation.close()
+    assert len(set(ports)) == 100
 
 
 @pytest.mark.long
