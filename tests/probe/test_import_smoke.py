@@ -29,6 +29,7 @@ def overlays(tmp_path: Path) -> CommandBench:
     return CommandBench(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 def test_import_smoke_passes_with_the_modules_and_their_names_and_fails_without(bench: CommandBench) -> None:
     spec = ImportSmoke(
@@ -52,6 +53,7 @@ def test_import_smoke_passes_with_the_modules_and_their_names_and_fails_without(
     ), describe(passed)
 
 
+@pytest.mark.long
 def test_import_smoke_accepts_lazy_names_packages_and_links(overlays: CommandBench) -> None:
     lazy = f"{TOTAL}def __getattr__(name):\n    if name == 'lazy':\n        return 1\n    raise AttributeError(name)\n"
     spec = ImportSmoke(modules=["shop", "link"], names={"shop": ["lazy"]})
@@ -61,6 +63,7 @@ def test_import_smoke_accepts_lazy_names_packages_and_links(overlays: CommandBen
     assert row.verdict is Verdict.PASS, describe(row)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 def test_import_smoke_does_not_count_what_is_installed(overlays: CommandBench) -> None:
     spec = ImportSmoke(modules=["colorsys"])
@@ -79,6 +82,7 @@ def test_import_smoke_does_not_count_what_is_installed(overlays: CommandBench) -
     assert (row.verdict, row.summary) == (Verdict.FAIL, ELSEWHERE)
 
 
+@pytest.mark.long
 def test_import_smoke_does_not_count_a_folder_or_an_archive(overlays: CommandBench) -> None:
     folder = overlays.judge(ImportSmoke(modules=["shop"]), {"shop/cart.py": TOTAL})
     assert (folder.verdict, folder.summary) == (Verdict.FAIL, ELSEWHERE)
@@ -188,6 +192,7 @@ def test_import_smoke_fails_a_submodule_that_only_its_package_pretends_to_have(o
     )
 
 
+@pytest.mark.long
 def test_import_smoke_each_module_gets_a_fresh_interpreter(overlays: CommandBench) -> None:
     spec = ImportSmoke(modules=["first", "second"])
     files = {"first.py": "import sys\nsys.shared = 1\n", "second.py": "import sys\nsys.shared\n"}

@@ -9,8 +9,8 @@ import pytest
 from proctor.canonical import encode
 from proctor.contain.ladder import Variant
 from proctor.evidence.artifacts import Judged
-from proctor.probe.compare import UnreadableOutput, is_same, read_output
 from proctor.probe.model import Fault, Verdict, ViewKind
+from proctor.probe.output_formats import UnreadableOutput, is_same, read_output
 from proctor.spec.command_probes import OutputFile, OutputFixtureDiff, OutputFormat
 from tests.probe.command_bench import CommandBench, Files, describe, judge_example, load_errors
 
@@ -40,6 +40,7 @@ def one(command: str | list[str], path: str = "made", **options: Any) -> OutputF
     return OutputFixtureDiff(command=command, outputs=[output], timeout=timeout, exit=code)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 @pytest.mark.requirement("probe.outside")
 def test_output_fixture_diff_compares_files_in_the_workspace_and_outside(bench: CommandBench) -> None:
@@ -58,6 +59,7 @@ def test_output_fixture_diff_compares_files_in_the_workspace_and_outside(bench: 
     assert "Robert" not in encode(failed).decode()
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 def test_output_fixture_diff_does_not_count_a_file_that_was_there_before(bench: CommandBench) -> None:
     old = {"made": "right\n", "build/made": "right\n"}
@@ -109,6 +111,7 @@ def test_output_fixture_diff_runs_share_nothing(bench: CommandBench) -> None:
     assert row.verdict is Verdict.PASS, describe(row)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 def test_output_fixture_diff_fails_if_two_runs_differ(overlays: CommandBench) -> None:
     command = """printf '{"id": "%s", "sum": 3}' $(cat /proc/sys/kernel/random/uuid) >made"""

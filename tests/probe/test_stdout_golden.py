@@ -35,6 +35,7 @@ def one(command: str | list[str], *, normalize: list[Normalization] | None = Non
     return StdoutGolden(cases=[case], normalize=normalize or [], timeout=timeout)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("probe.kinds")
 @pytest.mark.requirement("probe.outside")
 def test_stdout_golden_compares_each_case_and_never_shows_the_golden(bench: CommandBench) -> None:
@@ -86,6 +87,7 @@ def test_stdout_golden_cases_share_nothing(bench: CommandBench) -> None:
     assert row.verdict is Verdict.PASS, describe(row)
 
 
+@pytest.mark.long
 def test_stdout_golden_names_every_failed_case(overlays: CommandBench) -> None:
     spec = StdoutGolden(cases=[StdoutCase(command=f"echo {number}", golden="golden") for number in range(7)])
     row = overlays.judge(spec, {}, goldens={"golden": b"0\n"})

@@ -36,7 +36,7 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 _NAMED: Final = 5
 
 
-class _Request(msgspec.Struct, frozen=True, kw_only=True):
+class _ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the program in the fence does."""
 
     module: str
@@ -85,7 +85,7 @@ async def judge(spec: ImportSmoke, workspace: ProbeWorkspace) -> Judgement:
 async def _judge_module(module: str, spec: ImportSmoke, workspace: ProbeWorkspace, *, left_s: float) -> Judgement:
     names = spec.names.get(module, [])
     absent = f"c{secrets.token_hex(8)}"
-    request = _Request(
+    request = _ImportRequest(
         module=module,
         path=spec.path,
         names=[*names, absent] if names else [],
@@ -115,7 +115,7 @@ def _late(spec: ImportSmoke) -> str:
     return f"it was not imported within {parse_duration_s(spec.timeout):g} s"
 
 
-def _judge_controls(seen: _Imported, request: _Request, *, absent: str) -> ControlsRecord:
+def _judge_controls(seen: _Imported, request: _ImportRequest, *, absent: str) -> ControlsRecord:
     # The message of an honest error contains the name that was not found.
     is_missing = seen.missing is not None and request.missing in seen.missing
     return ControlsRecord(
@@ -124,7 +124,7 @@ def _judge_controls(seen: _Imported, request: _Request, *, absent: str) -> Contr
 
 
 def _find_wrong(
-    seen: Observed[_Imported], request: _Request, controls: ControlsRecord | None, view: View, *, ended: str
+    seen: Observed[_Imported], request: _ImportRequest, controls: ControlsRecord | None, view: View, *, ended: str
 ) -> str | None:
     """Return what was observed that is wrong with an import; None if nothing is."""
     found = seen.value

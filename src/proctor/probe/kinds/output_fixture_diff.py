@@ -13,9 +13,9 @@ import anyio.to_thread
 
 from proctor.evidence.artifacts import Judged
 from proctor.probe.command import format_bytes, judge_command, replace_out
-from proctor.probe.compare import UnreadableOutput, is_same, read_output
 from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
 from proctor.probe.model import Fault, Verdict
+from proctor.probe.output_formats import UnreadableOutput, is_same, read_output
 from proctor.probe.view import Subject, View
 from proctor.probe.written import MAX_WRITTEN_BYTES, find_written, read_written, start_afresh
 from proctor.spec.command_probes import OutputFile, OutputFixtureDiff, OutputFormat
