@@ -1,5 +1,8 @@
 """Hidden files: laid over the workspace when probes run, and out of the sight of every agent."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -45,6 +48,41 @@ def test_file_of_the_agent_does_not_replace_a_hidden_one(lab: Lab) -> None:
     lab.run(spec_of(lab, {"run": "echo 'echo right' >check.sh"}))
     [paths] = lab.attempts().values()
     assert report_of(paths).verified is False
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder that is not in one of those which a fence always hides, unless this checkout is."""
+    with TemporaryDirectory(dir=Path(__file__).parents[2], prefix=".spec-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.long
+@pytest.mark.requirement("probe.outside")
+@pytest.mark.requirement("probe.sight")
+def test_product_finds_no_golden_or_solution_while_it_is_judged(lab: Lab, elsewhere: Path) -> None:
+    lab.is_other_agent_allowed = True
+    (elsewhere / "base").mkdir()
+    (elsewhere / "base" / "answer.sh").write_text("echo nothing\n")
+    (elsewhere / "golden.txt").write_text("expected 42\n")
+    steal = f"cat {elsewhere}/golden.txt || grep -h expected {elsewhere}/*.yaml"
+    (elsewhere / "cheat.patch").write_text(f"--- a/answer.sh\n+++ b/answer.sh\n@@ -1 +1 @@\n-echo nothing\n+{steal}\n")
+    (elsewhere / "solution.patch").write_text(
+        "--- a/answer.sh\n+++ b/answer.sh\n@@ -1 +1 @@\n-echo nothing\n+echo expected 42\n"
+    )
+    probe = {"kind": "stdout_golden", "cases": [{"command": ["bash", "answer.sh"], "golden": "golden.txt"}]}
+    task = {"id": "task", "prompt": "Do it.", "workspace": {"copy": "base"}, "probes": [probe]}
+    agent = {"process": {"command": f"echo '{steal}' >answer.sh"}}
+    flow = {"id": "f", "runtime": ["process"], "options": agent}
+    spec: dict[str, Any] = {"version": 1, "campaign": "steal", "flows": [flow]}
+    (elsewhere / "script.yaml").write_bytes(msgspec.json.encode({"version": 1, "steps": [say_done()]}))
+    spec["missions"] = [{**task, "script": "script.yaml", "solution": "solution.patch", "cheats": ["cheat.patch"]}]
+    (elsewhere / "spec.yaml").write_bytes(msgspec.json.encode(spec))
+    checked = lab.proctor("probe", "check", str(elsewhere / "spec.yaml"), "--runs", "1")
+    assert checked.returncode == 0, checked.stdout
+    lab.proctor("run", str(elsewhere / "spec.yaml"), "--yes")
+    [paths] = lab.attempts().values()
+    assert report_of(paths).verified is False, paths.probes.read_text()
 
 
 @pytest.mark.requirement("probe.sight")

@@ -35,6 +35,7 @@ class AttemptRunner:
     loaded: LoadedSpec
     opened: OpenCampaign
     root: RootPaths
+    hidden_from_probes: tuple[Path, ...]
     missions: Mapping[MissionId, MissionSpec]
     flows: Mapping[FlowId, ResolvedFlow]
     priorities: Mapping[FlowId, int]
@@ -101,7 +102,7 @@ class AttemptRunner:
                 intents=self.agents.intents,
                 clock=self.clock,
                 watcher=self.spending.watcher(trial.flow, self.watcher),
-                hidden=(self.root.folder,),
+                hidden=self.hidden_from_probes,
                 hidden_from_agent=sight.hidden,
                 visible_to_agent=sight.visible,
                 sources=self.loaded.sources,

@@ -75,6 +75,12 @@ def find_judging_paths(
     return {role: each for role, each in found.items() if each}
 
 
+def find_hidden_from_probes(loaded: LoadedSpec, *, root: Path | None) -> tuple[Path, ...]:
+    """Return what a fenced probe must not see: its programs run the agent's work, which could look for the answers."""
+    judging = find_judging_paths(loaded, root=root, hidden=loaded.overlays.values())
+    return tuple(sorted(frozenset[Path]().union(*judging.values()) - {_ROOT}))
+
+
 def find_sight(
     judging: JudgingPaths,
     *,

@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from proctor.campaign.check_probes import ProbeChecker
 from proctor.campaign.freeze import FrozenSpec, freeze, thaw
+from proctor.campaign.hiding import find_hidden_from_probes
 from proctor.campaign.lock import campaign_lock
 from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.campaign.reconcile import adopt, reconcile
@@ -140,7 +141,7 @@ async def open_campaign(
             loaded=loaded,
             frozen=frozen,
             scratch=scratch,
-            hidden=(RootPaths(root).folder,),
+            hidden=find_hidden_from_probes(loaded, root=root),
             containment=ready.containment,
             redactor=redactor,
             parallel=plan.schedule.parallel,

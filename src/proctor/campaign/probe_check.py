@@ -14,6 +14,7 @@ import msgspec
 from proctor.attempt.expectation import decide_tree
 from proctor.attempt.probing import ProbeRunner
 from proctor.campaign.freeze import FolderCopies, copy_folders
+from proctor.campaign.hiding import find_hidden_from_probes
 from proctor.campaign.probe_machine import ProbeMachine, Tree, make_redactor, open_probe_machine, run_probes, take_tree
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.errors import Exit, InputError, unwrap_single
@@ -128,8 +129,9 @@ async def check_probes(
 
     Raises InputError, with file, line and key, if a patch does not apply; then no probe was run.
     """
+    hidden = [path for loaded in specs for path in find_hidden_from_probes(loaded, root=None)]
     try:
-        async with open_probe_machine(clock=clock) as machine:
+        async with open_probe_machine(clock=clock, hidden=hidden) as machine:
             prepared = [await anyio.to_thread.run_sync(_lay_out, loaded, machine) for loaded in specs]
             if errors := [error for each in prepared for error in each.errors]:
                 raise_collected(errors)

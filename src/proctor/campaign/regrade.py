@@ -111,8 +111,9 @@ async def regrade(
     redactor = (
         make_redactor(frozen.spec, frozen.secret_files) if new is None else make_redactor(new.spec, new.secret_files)
     )
+    hidden = [root.folder, *(path for path in (frozen.folder, None if new is None else new.folder) if path is not None)]
     try:
-        async with open_probe_machine(clock=clock, hidden=(root.folder,)) as machine:
+        async with open_probe_machine(clock=clock, hidden=hidden) as machine:
             regrader = _Regrader(frozen=frozen, new=new, machine=machine, redactor=redactor)
             records = await regrader.run(attempts, on_progress=on_progress)
     except BaseExceptionGroup as group:

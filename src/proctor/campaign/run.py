@@ -17,6 +17,7 @@ from proctor.campaign.control import open_control
 from proctor.campaign.dispatch import Dispatcher
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.health import HealthRecorder
+from proctor.campaign.hiding import find_hidden_from_probes
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.open import OpenCampaign, open_campaign
 from proctor.campaign.schedule import Scheduler
@@ -216,6 +217,7 @@ class _Run:
                 loaded=self.loaded,
                 opened=opened,
                 root=self.root,
+                hidden_from_probes=find_hidden_from_probes(self.loaded, root=self.root.folder),
                 missions={mission.id: mission for mission in self.loaded.missions},
                 flows=flows,
                 priorities={flow.id: flow.priority for flow in self.loaded.spec.flows},
