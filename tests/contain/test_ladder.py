@@ -2,9 +2,11 @@ import shutil
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from proctor.contain.bundled import CODEX_WHEEL, bundled_file
+from proctor.contain.intent import open_intents
 from proctor.contain.ladder import (
     FORCE_VARIABLE,
     Containment,
@@ -14,7 +16,13 @@ from proctor.contain.ladder import (
     survey,
 )
 from proctor.errors import InputError, MachineError
+from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
+from proctor.probe.model import Phase, ProbeRow, Verdict, ViewKind
+from proctor.probe.run import run_probe
+from proctor.probe.view import examine_subject
+from proctor.spec.command_probes import HeadlessRun
+from proctor.workspace.snapshot import snapshot
 
 
 @pytest.fixture
@@ -83,6 +91,37 @@ def test_bwrap_with_overlays_is_preferred_to_one_on_the_path_without(tmp_path: P
     assert only_old[0].why == (
         f"{bwrap} works here, without overlay mounts: {bwrap} fails here: bwrap: Unknown option --overlay-src"
     )
+
+
+@pytest.mark.requirement("probe.cost")
+def test_view_of_a_probe_is_an_overlay_if_one_bwrap_has_overlays_and_a_copy_if_none_has(
+    tmp_path: Path, bundled_bwrap: Path
+) -> None:
+    path, subject, scratch = (tmp_path / name for name in ("path", "subject", "scratch"))
+    for folder in (path, subject, scratch):
+        folder.mkdir()
+    old_bwrap(path, bundled_bwrap)
+    (subject / "a.txt").write_text("a\n")
+
+    async def probe(containment: Containment) -> ProbeRow:
+        async with open_intents(tmp_path / "spawns") as intents:
+            return await run_probe(
+                HeadlessRun(command=["cat", "a.txt"], stdout="a\n"),
+                index=0,
+                phase=Phase.FINAL,
+                subject=examine_subject(subject, snapshot(subject).digest),
+                scratch=scratch,
+                containment=containment,
+                intents=intents,
+                redactor=Redactor([]),
+            )
+
+    both, only_old = survey(search_path=str(path), bundled_bwrap=bundled_bwrap), survey(search_path=str(path))
+    rows = [anyio.run(probe, choose(found)) for found in (both, only_old)]
+    assert [(row.verdict, row.view) for row in rows] == [
+        (Verdict.PASS, ViewKind.OVERLAY),
+        (Verdict.PASS, ViewKind.COPY),
+    ]
 
 
 def test_without_any_bwrap_unshare_is_chosen(tmp_path: Path) -> None:
