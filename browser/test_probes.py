@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from proctor.spec.page_probes import BrowserSmoke, BrowserStep, RenderHash
 from proctor.spec.service_probes import ServiceSpec
 from tests.probe.page_bench import PageBench, png, processes_below
 
+ROOT = Path(__file__).parent.parent
 COUNTER = """\
 <!doctype html>
 <title>Counter</title>
@@ -165,3 +168,10 @@ def test_render_hash_compares_a_page_with_its_reference_and_keeps_both_images(be
     bench.write({"chart.html": "<p style='opacity: 0'>nothing</p>"})
     blank = bench.run(RenderHash(file="chart.html", reference="chart.png", **size), sources=sources)
     assert (blank.verdict, blank.summary) == (Verdict.FAIL, "the image (400 × 300) is blank")
+
+
+@pytest.mark.parametrize("kind", ["browser_smoke", "render_hash"])
+def test_example_mission_is_verified_by_its_solution_alone(kind: str) -> None:
+    command = [sys.executable, "-m", "proctor", "probe", "check", f"examples/probes/{kind}.yaml", "--runs", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hostile.__main__ import DEFENCES, conclusion, play_all
+from hostile.__main__ import DEFENCES, all_plays, conclusion, play_all
+from hostile.examples import FLAW_OF, FOLDER
 from hostile.catalogue import CHEATS, HONEST
 
 SLICE = {"honest-tests", "edits-the-test", "reads-the-spec", "patches-pytest", "hard-codes-the-answer"}
@@ -22,7 +23,8 @@ def test_no_cheat_is_verified_and_the_honest_solution_is() -> None:
 
 
 def test_catalogue_names_every_play_once_and_needs_every_defence() -> None:
-    names = [play.name for play in (*HONEST, *CHEATS)]
+    names = [play.name for play in all_plays()]
+    assert {str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/cheats/*.patch")} == set(FLAW_OF)
     assert len(set(names)) == len(names)
     assert all(play.flaw is None for play in HONEST)
     tasks = {play.task.name for play in CHEATS if not play.task.needs_outside}

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from proctor import places
+from proctor.probe.kinds import KINDS
+from proctor.probe.model import kind_of
+from proctor.spec.load import load_spec
 from tests.lab import Lab, mission, say_done, wait_until
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "probes"
+NEEDS_A_BROWSER = {"browser_smoke", "render_hash"}
+"""`make browser` checks their examples."""
 
 GREET = {"kind": "headless_run", "command": "sh greet.sh", "stdout": "Hello, Ada\n"}
 WEAK = {"kind": "headless_run", "command": "sh greet.sh | grep -q Ada"}
@@ -173,6 +180,23 @@ def test_probe_check_exits_3_if_a_probe_cannot_run_on_this_machine(lab: Lab) -> 
     said = lab.proctor("probe", "check", str(spec_of(lab, missing, cheats="")), "--runs", "1")
     assert said.returncode == 3
     assert "CANNOT RUN" in said.stdout
+
+
+@pytest.mark.long
+@pytest.mark.requirement("probe.check")
+@pytest.mark.requirement("probe.kinds")
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - NEEDS_A_BROWSER))
+def test_example_mission_of_each_kind_is_verified_by_its_solution_alone(lab: Lab, kind: str) -> None:
+    said = lab.proctor("probe", "check", str(EXAMPLES / f"{kind}.yaml"), "--runs", "1")
+    assert said.returncode == 0, said.stdout
+
+
+def test_every_kind_has_an_example_mission_with_a_solution_and_a_cheat() -> None:
+    assert {file.stem for file in EXAMPLES.glob("*.yaml")} == set(KINDS)
+    for kind in KINDS:
+        [example] = load_spec(EXAMPLES / f"{kind}.yaml").missions
+        assert kind in {kind_of(probe) for probe in example.probes}
+        assert (example.solution is not None, len(example.cheats) > 0) == (True, True)
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """Runs probes of any kind on files that a test writes, in the real fence."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,7 @@ from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.load import load_spec
 from proctor.spec.probes import ProbeSpec
-from proctor.workspace.copy import copy_tree
 from proctor.workspace.snapshot import snapshot
-from proctor.workspace.walk import walk
 from tests.spec.good import GOOD, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "probes"
@@ -82,24 +79,6 @@ class CommandBench:
         assert (list(scratch.iterdir()), snapshot(self.subject).digest) == ([], before)
         self.kept = {each.file: (keep / each.file).read_bytes() for each in row.artifacts}
         return row
-
-
-def judge_example(kind: str, folder: Path) -> dict[str, list[ProbeRow]]:
-    """Run the probes of an example mission on its untouched workspace, on its solution and on each of its cheats."""
-    loaded = load_spec(EXAMPLES / f"{kind}.yaml")
-    [mission] = loaded.missions
-    top = EXAMPLES / kind
-    patches = {"untouched": None, "solution": top / "solution.patch"}
-    patches |= {patch.stem: patch for patch in sorted((top / "cheats").glob("*.patch"))}
-    found = {}
-    for name, patch in patches.items():
-        bench = CommandBench(folder / name)
-        bench.subject.mkdir(parents=True)
-        copy_tree(top / "workspace", list(walk(top / "workspace")), into=bench.subject)
-        if patch is not None:
-            subprocess.run(["git", "apply", patch], cwd=bench.subject, check=True, timeout=30)
-        found[name] = [bench.run(probe, goldens=loaded.sources) for probe in mission.probes]
-    return found
 
 
 def load_errors(folder: Path, probe: str) -> list[tuple[str, int | None, str | None, str]]:

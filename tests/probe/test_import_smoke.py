@@ -10,7 +10,7 @@ from proctor.contain.ladder import Variant
 from proctor.evidence.artifacts import Judged
 from proctor.probe.model import ControlsRecord, Fault, Verdict
 from proctor.spec.command_probes import ImportSmoke
-from tests.probe.command_bench import CommandBench, describe, judge_example, load_errors
+from tests.probe.command_bench import CommandBench, describe, load_errors
 
 SHOP = ImportSmoke(modules=["shop"], names={"shop": ["total"]})
 TOTAL = "def total(prices):\n    return sum(prices)\n"
@@ -256,11 +256,3 @@ def test_import_smoke_with_a_python_that_is_not_one_fails(overlays: CommandBench
 def test_import_smoke_errors_name_file_line_and_key(tmp_path: Path, keys: str, fault: tuple[str, str]) -> None:
     [(_, line, key, what)] = load_errors(tmp_path, f"import_smoke, {keys}")
     assert (line, key, what) == (8, f"missions[0].probes[0].{fault[0]}", fault[1])
-
-
-@pytest.mark.long
-def test_import_smoke_example_passes_only_with_the_solution(tmp_path: Path) -> None:
-    rows = judge_example("import_smoke", tmp_path)
-    assert len(rows) >= 3
-    for name, [row] in rows.items():
-        assert row.verdict is (Verdict.PASS if name == "solution" else Verdict.FAIL), f"{name}: {describe(row)}"
