@@ -3,8 +3,8 @@
 import pytest
 
 from hostile.__main__ import DEFENCES, all_plays, conclusion, play_all
-from hostile.examples import FLAW_OF, FOLDER
 from hostile.catalogue import CHEATS, HONEST
+from hostile.examples import FLAW_OF, FOLDER
 
 SLICE = {"honest-tests", "edits-the-test", "reads-the-spec", "patches-pytest", "hard-codes-the-answer"}
 SLICE |= {"reads-the-feedback"}

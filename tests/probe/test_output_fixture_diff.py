@@ -10,8 +10,9 @@ from proctor.canonical import encode
 from proctor.contain.ladder import Variant
 from proctor.evidence.artifacts import Judged
 from proctor.probe.model import Fault, Verdict, ViewKind
-from proctor.probe.output_formats import UnreadableOutput, is_same, read_output
+from proctor.probe.output_formats import UnreadableOutput, read_output
 from proctor.spec.command_probes import OutputFile, OutputFixtureDiff, OutputFormat
+from proctor.spec.json_value import is_same_json
 from tests.probe.command_bench import CommandBench, Files, describe, load_errors
 
 MAKE = "mkdir -p build; cat names >build/greeting; cat names >$1/copy\n"
@@ -156,7 +157,7 @@ def test_output_fixture_diff_formats_say_what_counts(
     options: dict[str, Any], written: bytes, golden: bytes, is_equal: bool
 ) -> None:
     output = OutputFile(path="a", golden="b", **options | {"format": OutputFormat(options["format"])})
-    assert is_same(read_output(written, output), read_output(golden, output)) is is_equal
+    assert is_same_json(read_output(written, output), read_output(golden, output)) is is_equal
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import Expectation, ExpectKey
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, ResultExpect, TraceExpect, WorkspaceExpect
 from proctor.spec.glob import fits
+from proctor.spec.json_value import is_same_json
 from proctor.spec.pattern import compile_pattern
 from proctor.spec.pointer import ABSENT, at_pointer
 
@@ -88,7 +89,7 @@ def _is_found(pattern: str, answer: str | None) -> bool:
 
 
 def _find_unmet_result(expect: ResultExpect, result: Any) -> Iterator[str]:
-    if expect.equals is not None and not _is_same(expect.equals, result):
+    if expect.equals is not None and not is_same_json(expect.equals, result):
         yield f"result: expected {_shown(expect.equals)}, got {_shown(result)}"
     for pointer in expect.has:
         if at_pointer(result, pointer) is ABSENT:
@@ -97,19 +98,6 @@ def _find_unmet_result(expect: ResultExpect, result: Any) -> Iterator[str]:
         found = at_pointer(result, pointer)
         if found is ABSENT or found is None or found in ("", [], {}):
             yield f"result: expected {pointer} not to be empty, got {_shown(None if found is ABSENT else found)}"
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON: 1 equals 1.0, and true does not equal 1."""
-    match one, other:
-        case (bool(), _) | (_, bool()):
-            return one is other
-        case dict(), dict():
-            return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-        case list(), list():
-            return len(one) == len(other) and all(map(_is_same, one, other))
-        case _:
-            return bool(one == other)
 
 
 def _find_unmet_trace(expect: TraceExpect, metrics: Metrics, calls: Iterable[ToolCall]) -> Iterator[str]:

@@ -2,13 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 from proctor.spec.command_probes import OutputFile, OutputFormat
-from proctor.spec.pointer import ABSENT, at_pointer
+from proctor.spec.json_value import leave_out, parse_json
 
 
 class UnreadableOutput(Exception):  # noqa: N818
@@ -36,30 +34,6 @@ def read_output(data: bytes, output: OutputFile) -> Any:
             return _read_csv(_decode(data), output.ignore)
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal in JSON, where `true` is not 1. Works on values of any depth.
-
-    >>> is_same({"a": [Decimal(1), None]}, {"a": [Decimal("1.0"), None]}), is_same(True, Decimal(1))
-    (True, False)
-    """
-    waiting = [(one, other)]
-    while waiting:
-        left, right = waiting.pop()
-        if type(left) is not type(right):
-            return False
-        if isinstance(left, dict):
-            if left.keys() != right.keys():
-                return False
-            waiting += ((left[key], right[key]) for key in left)
-        elif isinstance(left, list):
-            if len(left) != len(right):
-                return False
-            waiting += zip(left, right, strict=True)
-        elif left != right:
-            return False
-    return True
-
-
 def _decode(data: bytes) -> str:
     try:
         return data.decode()
@@ -69,29 +43,12 @@ def _decode(data: bytes) -> str:
 
 def _read_json(text: str, ignore: Sequence[str]) -> Any:
     try:
-        # Decimal is exact, and has no limit on the number of digits.
-        value = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
-    except (ValueError, ArithmeticError, RecursionError) as error:
+        value = parse_json(text, is_exact=True)
+    except ValueError as error:
         raise UnreadableOutput("is not JSON") from error
     for pointer in ignore:
-        _leave_out(value, pointer)
+        value = leave_out(value, pointer)
     return value
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _leave_out(value: Any, pointer: str) -> None:
-    """Remove a key, or empty an element of a list, so that the others keep their places."""
-    parent, _, token = pointer.rpartition("/")
-    if at_pointer(value, pointer) is ABSENT or not pointer:
-        return
-    holder, name = at_pointer(value, parent), token.replace("~1", "/").replace("~0", "~")
-    if isinstance(holder, dict):
-        del holder[name]
-    else:
-        holder[int(name)] = None
 
 
 def _read_csv(text: str, ignore: Sequence[str]) -> list[list[str]]:

@@ -22,6 +22,7 @@ from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import Fault, Verdict
 from proctor.probe.observe import observe
 from proctor.probe.program import identify_programs
+from proctor.probe.services import OutputObservation, ReadyObservation, find_start_problem
 from proctor.probe.view import View
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.page_probes import BrowserSmoke, RenderHash
@@ -93,27 +94,12 @@ class SeenLines(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     total: int = 0
 
 
-class SeenReady(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the service started."""
-
-    is_listening: bool
-    exit: int | None
-    other_ports: tuple[int, ...]
-
-
-class SeenOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The end of what the service printed, each character one byte."""
-
-    stdout: str
-    stderr: str
-
-
 class SeenPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Everything that was observed in the fence."""
 
     no_browser: str | None = None
     start_error: str | None = None
-    ready: SeenReady | None = None
+    ready: ReadyObservation | None = None
     steps: tuple[SeenStep, ...] = ()
     console: SeenLines = SeenLines()
     page_errors: SeenLines = SeenLines()
@@ -124,7 +110,7 @@ class SeenPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     downloads: SeenLines = SeenLines()
     screenshot: str = ""
     trace: str = ""
-    output: SeenOutput | None = None
+    output: OutputObservation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,15 +244,10 @@ def _conclude(
     if seen.start_error is not None:
         summary = f"the service could not be started: {shorten(seen.start_error)}"
         return PageVisit(seen=seen, judgement=replace(judgement, summary=summary), is_over=True)
-    if seen.ready is not None and not seen.ready.is_listening:
-        return PageVisit(seen=seen, judgement=replace(judgement, summary=_describe_start(seen.ready)), is_over=True)
+    problem = None if seen.ready is None else find_start_problem(seen.ready)
+    if problem is not None:
+        return PageVisit(seen=seen, judgement=replace(judgement, summary=problem), is_over=True)
     return PageVisit(seen=seen, judgement=judgement, is_over=False)
-
-
-def _describe_start(ready: SeenReady) -> str:
-    ended = "" if ready.exit is None else f" and exited {ready.exit}"
-    other = f"; it listens on port {ready.other_ports[0]}" if ready.other_ports else ""
-    return f"the service did not listen on its port{ended}{other}"
 
 
 def decode_file(text: str) -> bytes:

@@ -9,7 +9,6 @@ from proctor.evidence.artifacts import Judged
 from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.missing import find_missing
 from proctor.probe.model import Fault, Verdict
-from proctor.probe.tail import head
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.service_probes import RequestSpec, ServiceSpec
 from proctor.spec.struct import Duration
@@ -126,19 +125,26 @@ PROBLEMS: Final = {
 }
 
 
+def find_start_problem(ready: ReadyObservation) -> str | None:
+    """Return what is wrong with the start of a service; None if it listens on its port and still runs."""
+    if ready.exit is not None:
+        listens = "" if ready.is_listening else " without listening on its port"
+        return f"the service {describe_code(ready.exit)} {_seconds(ready.after_ms)} after its start{listens}"
+    if ready.is_listening:
+        return None
+    others = ", ".join(map(str, ready.other_ports[:_PORTS_NAMED]))
+    elsewhere = f", but on port {others}" if others else ""
+    return f"the service did not listen on its port within {_seconds(ready.after_ms)}{elsewhere}"
+
+
 def find_service_problems(observed: ServiceObservation) -> Iterator[str]:
     """Yield what is wrong with a service, apart from its responses."""
     ready, stop = observed.ready, observed.stop
     if observed.start_error is not None or ready is None or stop is None:
         yield f"the service could not be started: {(observed.start_error or '')[:_SHOWN_CHARS]}"
         return
-    if ready.exit is not None:
-        listens = "" if ready.is_listening else " without listening on its port"
-        yield f"the service {describe_code(ready.exit)} {_seconds(ready.after_ms)} after its start{listens}"
-    elif not ready.is_listening:
-        others = ", ".join(map(str, ready.other_ports[:_PORTS_NAMED]))
-        elsewhere = f", but on port {others}" if others else ""
-        yield f"the service did not listen on its port within {_seconds(ready.after_ms)}{elsewhere}"
+    if (problem := find_start_problem(ready)) is not None:
+        yield problem
     elif stop.had_ended:
         yield f"the service {'' if stop.exit is None else describe_code(stop.exit)} before it was stopped"
     if not stop.had_ended and stop.exit is None:
@@ -154,12 +160,6 @@ def describe_exchange(exchange: HttpExchange) -> str:
     if exchange.problem is not None:
         return PROBLEMS.get(exchange.problem, "was not answered").format(exchange.after_ms / 1000)
     return f"was answered with {exchange.status}"
-
-
-def show_bytes(data: bytes, workspace: ProbeWorkspace) -> str:
-    """Return the beginning of what the product sent or wrote, redacted."""
-    text = head(data, redactor=workspace.redactor, limit_chars=_SHOWN_CHARS + 1)
-    return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}… ({len(data)} bytes)"
 
 
 def show_headers(headers: Sequence[tuple[str, str]]) -> str:

@@ -23,6 +23,15 @@ def is_pointer(text: str) -> bool:
     return (not text or text.startswith("/")) and not _BAD_ESCAPE.search(text)
 
 
+def parse_step(token: str) -> str:
+    """Return the key, or the position in a list, that a step of a pointer names.
+
+    >>> parse_step("a~1b"), parse_step("~01")
+    ('a/b', '~1')
+    """
+    return token.replace("~1", "/").replace("~0", "~")
+
+
 def at_pointer(value: Any, pointer: str) -> Any:
     """Return the value at a pointer, or ABSENT.
 
@@ -32,7 +41,7 @@ def at_pointer(value: Any, pointer: str) -> Any:
     True
     """
     for token in pointer.split("/")[1:]:
-        step = token.replace("~1", "/").replace("~0", "~")
+        step = parse_step(token)
         match value:
             case dict() if step in value:
                 value = value[step]

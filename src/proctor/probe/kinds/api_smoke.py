@@ -7,8 +7,7 @@ import anyio.to_thread
 import msgspec
 
 from proctor.evidence.artifacts import Judged
-from proctor.probe.command import judge_missing
-from proctor.probe.json_body import is_same_json, parse_json
+from proctor.probe.command import format_bytes, judge_missing
 from proctor.probe.kind import Judgement, ProbeWorkspace
 from proctor.probe.model import Verdict
 from proctor.probe.observe import observe
@@ -22,10 +21,10 @@ from proctor.probe.services import (
     judge_absent,
     judge_unobserved,
     program_result,
-    show_bytes,
     show_headers,
 )
 from proctor.spec.duration import parse_duration_s
+from proctor.spec.json_value import is_same_json, parse_json
 from proctor.spec.service_probes import ApiSmoke, CheckedRequest
 
 
@@ -91,12 +90,12 @@ def _find_difference(request: CheckedRequest, exchange: HttpExchange, workspace:
     except UnicodeEncodeError:
         return "was observed in a way that cannot be read"
     if exchange.status != expect.status:
-        return f"{answered} and the body {show_bytes(data, workspace)}"
+        return f"{answered} and the body {format_bytes(data, workspace)}"
     if not all(_header(exchange, name) == value for name, value in expect.headers.items()):
         return f"{answered} and the headers {show_headers(exchange.headers)}"
     is_other_body = expect.body is not None and data != expect.body.encode()
     if is_other_body or (expect.json is not None and not _is_json(data, expect.json, expect.ignore)):
-        return f"{answered} and the body {show_bytes(data, workspace)}"
+        return f"{answered} and the body {format_bytes(data, workspace)}"
     return None
 
 

@@ -15,11 +15,12 @@ from proctor.evidence.artifacts import Judged
 from proctor.probe.command import format_bytes, judge_command, replace_out
 from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
 from proctor.probe.model import Fault, Verdict
-from proctor.probe.output_formats import UnreadableOutput, is_same, read_output
+from proctor.probe.output_formats import UnreadableOutput, read_output
 from proctor.probe.view import Subject, View
 from proctor.probe.written import MAX_WRITTEN_BYTES, find_written, read_written, start_afresh
 from proctor.spec.command_probes import OutputFile, OutputFixtureDiff, OutputFormat
 from proctor.spec.duration import parse_duration_s
+from proctor.spec.json_value import is_same_json
 from proctor.spec.probe_options import OUT
 from proctor.workspace.name import quoted
 from proctor.workspace.remove import remove
@@ -131,10 +132,10 @@ def _find_difference(
         except UnreadableOutput as problem:
             return f"{problem}: {format_bytes(data, workspace)}"
     shown = [format_bytes(data, workspace) for data in written if data is not None]
-    if not is_same(values[0], values[1]):
+    if not is_same_json(values[0], values[1]):
         return f"differs between two runs: {shown[0]}, then {shown[1]}"
     # Equal values: if the first is as it should be, so is the second.
-    return None if is_same(values[0], golden) else f"contains {shown[0]}"
+    return None if is_same_json(values[0], golden) else f"contains {shown[0]}"
 
 
 def _kept(output: OutputFile, written: Sequence[bytes | None], *, number: int) -> Iterator[tuple[str, bytes]]:

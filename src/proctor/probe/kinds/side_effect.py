@@ -16,8 +16,7 @@ import msgspec
 
 from proctor.evidence.artifacts import Judged
 from proctor.probe.changes import Tree, ViewState, find_changes, read_after, read_before
-from proctor.probe.command import judge_missing
-from proctor.probe.json_body import is_same_json, parse_json
+from proctor.probe.command import format_bytes, judge_missing
 from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
 from proctor.probe.model import Verdict
 from proctor.probe.observe import observe
@@ -34,12 +33,12 @@ from proctor.probe.services import (
     judge_absent,
     judge_unobserved,
     program_result,
-    show_bytes,
 )
 from proctor.probe.sqlite import SIBLINGS, QueryError, SqlValue, query
 from proctor.probe.view import Subject
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.glob import fits
+from proctor.spec.json_value import is_same_json, parse_json
 from proctor.spec.service_probes import ChangeKind, SideEffect, SinkCall, StatedChange
 from proctor.workspace.name import quoted
 from proctor.workspace.walk import EntryKind, open_regular
@@ -263,7 +262,7 @@ def _find_content_problem(change: StatedChange, golden: bytes, after: Tree, work
         yield f"{quoted(change.path)} cannot be read ({error.strerror})"
         return
     if content != golden:
-        yield f"{quoted(change.path)} contains {show_bytes(content, workspace)}"
+        yield f"{quoted(change.path)} contains {format_bytes(content, workspace)}"
 
 
 def _query_all(spec: SideEffect, tree: Tree, workspace: ProbeWorkspace) -> list[_QueryResult]:
@@ -293,7 +292,7 @@ def _describe_rows(database: str, result: _QueryResult, workspace: ProbeWorkspac
     # The text of an error can quote the query, which no agent needs to know.
     if result.rows is None:
         return f"{quoted(database)} {result.problem.partition(' (')[0]}"
-    shown = show_bytes(msgspec.json.encode(_shown_rows(result)), workspace)
+    shown = format_bytes(msgspec.json.encode(_shown_rows(result)), workspace)
     return f"the query of {quoted(database)} returned {_count(len(result.rows), 'row')}: {shown}"
 
 
@@ -308,7 +307,7 @@ def _find_call_problems(spec: SideEffect, sink: SinkObservation, workspace: Prob
     calls = sink.calls
     if len(calls) != len(spec.calls) or not all(map(_is_call, spec.calls, calls)):
         named = [f"{call.method[:20]} {call.path[:60]}" for call in calls[:_NAMED]]
-        bodies = next((show_bytes(call.body.encode(errors="replace"), workspace) for call in calls if call.body), "")
+        bodies = next((format_bytes(call.body.encode(errors="replace"), workspace) for call in calls if call.body), "")
         shown = f": {', '.join(named)}" if named else ""
         yield f"{_count(len(calls), 'call')} arrived at the sink{shown}{f' with {bodies}' if bodies else ''}"
 
