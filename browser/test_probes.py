@@ -131,6 +131,10 @@ def test_browser_of_a_probe_that_is_cancelled_leaves_no_process(bench: PageBench
     spec = BrowserSmoke(file="page.html", steps=[BrowserStep(open="page.html")])
 
     async def main() -> None:
+        with anyio.fail_after(60):
+            await cancel_once_it_runs()
+
+    async def cancel_once_it_runs() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(bench.judge, spec)
             while not any("--type=renderer" in each for each in processes_below(bench.folder)):  # noqa: ASYNC110

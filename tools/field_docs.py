@@ -17,9 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor.campaign.probe_check import ProbeCheckResult
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
 from proctor.evidence.reader import Finding
+from proctor.evidence.regrade_record import RegradeRecord
 from proctor.report.campaign import CampaignReport
 from proctor.report.codex_native import SkippedLine
 from proctor.report.compare import Comparison
@@ -80,6 +82,8 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "model serve": (),
     "doctor": (DoctorFinding, FoundLogin),
     "gc": (GcResult,),
+    "probe check": (ProbeCheckResult,),
+    "regrade": (RegradeRecord,),
     "pin": (),
     "contract": (Contract,),
     "schema": (),

@@ -90,6 +90,22 @@ def test_yes_is_judged_outside_if_one_of_its_probes_is(first: Judged, second: Ju
     assert decision.judged is (Judged.OUTSIDE if is_outside else Judged.INSIDE)
 
 
+@pytest.mark.requirement("probe.outside")
+def test_guard_that_is_judged_outside_does_not_vouch_for_a_goal_that_is_not() -> None:
+    [guard] = require([HeadlessRun(command="guard", role=Role.GUARD, mutant="broken.patch")])
+    rows = [
+        baseline(ONE),
+        baseline(guard, Verdict.PASS),
+        mutant(guard),
+        msgspec.structs.replace(row(ONE, Verdict.PASS), judged=Judged.INSIDE),
+        msgspec.structs.replace(row(guard, Verdict.PASS), judged=Judged.OUTSIDE),
+    ]
+    both = decide([ONE, guard], rows, workspace_digest=NOW, base_digest=BASE)
+    alone = decide([guard], rows, workspace_digest=NOW, base_digest=BASE)
+    assert (both.verified, both.judged) == (ExpectedVerdict.YES, Judged.INSIDE)
+    assert (alone.verified, alone.judged) == (ExpectedVerdict.YES, Judged.OUTSIDE)
+
+
 def test_what_is_not_verified_is_judged_nowhere() -> None:
     final = msgspec.structs.replace(row(ONE, Verdict.FAIL), judged=Judged.OUTSIDE)
     assert decide([ONE], [baseline(ONE), final], workspace_digest=NOW, base_digest=BASE).judged is None

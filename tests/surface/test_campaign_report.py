@@ -53,8 +53,8 @@ def test_a_campaign_is_reported_in_every_format_by_whatever_name(quickstart: Qui
     assert flow["score"]["tokens"] > 0
     assert [each["attemptId"] for each in found["mismatches"]] == ["claim.codex.r1.1"]
     short = ask(lab, "campaign", "report", "--json").json
-    assert (len(found["attempts"]), found["isWithoutAttempts"]) == (4, False)
-    assert short == {**found, "attempts": [], "isWithoutAttempts": True}
+    assert (len(found["attempts"]), found["areAttemptsOmitted"]) == (4, False)
+    assert short == {**found, "attempts": [], "areAttemptsOmitted": True}
     for words in ((paths.folder.name,), ("quickstart",), (str(paths.folder), "--strict")):
         assert ask(lab, "campaign", "report", *words, "--format", "json").code == 0
     missing = ask(lab, "campaign", "report", "--output", str(lab.folder / "gone" / "results.xml"))

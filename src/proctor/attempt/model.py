@@ -146,9 +146,9 @@ class AttemptRequest:
     turn_over: Callable[[], None] = _do_nothing
     """Called when the turn has ended, by itself or not. A cause of a stop that comes later is not recorded."""
     is_scratch_kept: bool = False
+    """Whether to keep `scratch` after the attempt."""
     keep_workspace: Path | None = None
     """Where the workspace that the agent left is moved once the attempt is sealed; None to remove it."""
-    """Whether to keep `scratch` after the attempt."""
     make_durable: Callable[[], Awaitable[None]] | None = None
     """Returns when everything written so far survives a power cut, for attempts that share their syncs. The caller must
     then make the seal durable. None to sync each file."""

@@ -40,6 +40,14 @@ class FrozenMissions:
     """The spec's folder, in which workspaces and hidden files were; None if the campaign did not record it."""
 
     @property
+    def judging_paths(self) -> tuple[Path, ...]:
+        """What no probe may see: the spec's folder, and the files and folders that the spec names elsewhere."""
+        if self.folder is None:
+            return ()
+        named = (self.folder / path for path in (*self.sources, *self.overlays))
+        return (self.folder, *(path for path in named if path.exists()))
+
+    @property
     def secret_files(self) -> tuple[Path, ...]:
         """The files with secrets that the spec names and that still exist."""
         if self.folder is None:

@@ -282,7 +282,7 @@ class _MissionChecker:
             untouched=untouched,
             sources=loaded.sources,
             hidden_files=self.prepared.copies.overlay_of(mission),
-            redactor=make_redactor(loaded.spec, loaded.secret_files),
+            redactor=make_redactor((loaded.spec, loaded.secret_files)),
         )
         before = await self._run(runner, Phase.BASELINE, untouched)
         checks = [self._judge(CheckedTree.UNTOUCHED, None, untouched, untouched, before=before, rows=before)]

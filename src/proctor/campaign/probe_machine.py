@@ -117,9 +117,12 @@ async def take_tree(folder: Path) -> Tree:
     return Tree(folder=folder, snapshot=await anyio.to_thread.run_sync(snapshot, folder))
 
 
-def make_redactor(spec: CampaignSpec, secret_files: Sequence[Path]) -> Redactor:
-    """Return what masks the secrets of a spec that exist on this machine. No agent runs, so none must exist."""
-    missions = [] if isinstance(spec.missions, MissionsFolder) else spec.missions
-    words = {spec.campaign, *(mission.id for mission in missions), *(flow.id for flow in spec.flows)}
-    declared = [each for each in spec.secrets if isinstance(each, str) and os.environ.get(each, "").strip()]
-    return Redactor(find_secrets(os.environ, declared=declared, files=secret_files, words=words))
+def make_redactor(*specs: tuple[CampaignSpec, Sequence[Path]]) -> Redactor:
+    """Return what masks the secrets of specs, each with its secret files. No agent runs, so none must exist."""
+    words, declared, files = set[str](), list[str](), list[Path]()
+    for spec, secret_files in specs:
+        missions = [] if isinstance(spec.missions, MissionsFolder) else spec.missions
+        words |= {spec.campaign, *(mission.id for mission in missions), *(flow.id for flow in spec.flows)}
+        declared += [each for each in spec.secrets if isinstance(each, str) and os.environ.get(each, "").strip()]
+        files += secret_files
+    return Redactor(find_secrets(os.environ, declared=declared, files=files, words=words))

@@ -16,6 +16,7 @@ import msgspec
 from proctor.attempt.expectation import decide_tree
 from proctor.attempt.probing import ProbeRunner
 from proctor.campaign.frozen_missions import FrozenMissions, read_frozen_missions
+from proctor.campaign.hiding import find_hidden_from_probes
 from proctor.campaign.probe_machine import (
     ProbeMachine,
     Tree,
@@ -108,10 +109,12 @@ async def regrade(
     InputError if it cannot be restored, and MachineError if the disk refuses.
     """
     frozen = read_frozen_missions(campaign)
-    redactor = (
-        make_redactor(frozen.spec, frozen.secret_files) if new is None else make_redactor(new.spec, new.secret_files)
-    )
-    hidden = [root.folder, *(path for path in (frozen.folder, None if new is None else new.folder) if path is not None)]
+    specs = [(frozen.spec, frozen.secret_files)]
+    hidden = [root.folder, *frozen.judging_paths]
+    if new is not None:
+        specs.append((new.spec, new.secret_files))
+        hidden += find_hidden_from_probes(new, root=root.folder)
+    redactor = make_redactor(*specs)
     try:
         async with open_probe_machine(clock=clock, hidden=hidden) as machine:
             regrader = _Regrader(frozen=frozen, new=new, machine=machine, redactor=redactor)

@@ -42,7 +42,7 @@ CODES: dict[str, Meaning] = {
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` to see the ids."),
     "config.syntax": Meaning("The config file is not valid TOML.", "Fix the line that the message names."),
     "runtime.not-allowed": Meaning(
-        "The runtime is an installed plugin that no config file lists, so Proctor does not load it.",
+        "The runtime or kind of probe is an installed plugin that no config file lists, so Proctor does not load it.",
         "If you trust the plugin, add the config line that the message gives.",
     ),
     "runtime.locked": Meaning(
@@ -260,10 +260,11 @@ CODES: dict[str, Meaning] = {
         "Run again. If that does not help, reinstall the agent program.",
     ),
     "runtime.ambiguous": Meaning(
-        "Two installed packages offer a runtime or a model dialect with the same id.", "Uninstall one of them."
+        "Two installed packages offer a runtime, a model dialect or a kind of probe with the same id.",
+        "Uninstall one of them.",
     ),
     "runtime.broken": Meaning(
-        "The plugin's runtime or model dialect cannot be loaded, or does not implement its interface.",
+        "The plugin's runtime, model dialect or kind of probe cannot be loaded, or does not implement its interface.",
         "Update or uninstall the plugin, or report the error to its author.",
     ),
     "runtime.unproven": Meaning(

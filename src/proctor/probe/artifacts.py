@@ -1,7 +1,6 @@
 """Keep files that a probe produced, such as a screenshot, as evidence: bounded in size and without secrets."""
 
 import io
-import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +15,6 @@ from proctor.probe.kind import MAX_ARTIFACT_BYTES
 from proctor.probe.model import ProbeArtifact
 
 MAX_ARTIFACTS: Final = 20
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,59}")
 _MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -35,14 +33,17 @@ class KeptFiles:
 
 
 def keep_files(files: Mapping[str, bytes], folder: Path, prefix: str, *, redactor: Redactor) -> KeptFiles:
-    """Write files to the evidence folder, each name with the prefix. Raises MachineError if the disk refuses."""
+    """Write files with plain names to the evidence folder, each name with the prefix.
+
+    Raises MachineError if the disk refuses.
+    """
     kept, left_out = list[ProbeArtifact](), list[str]()
     for at, (name, content) in enumerate(files.items()):
-        assert _NAME.fullmatch(name), f"{name!r} is not a plain name"
-        data = _without_secrets(content, redactor=redactor)
         if at >= MAX_ARTIFACTS or len(content) > MAX_ARTIFACT_BYTES:
             left_out.append(f"{name}, which is too large" if at < MAX_ARTIFACTS else name)
-        elif data is None:
+            continue
+        data = _without_secrets(content, redactor=redactor)
+        if data is None:
             left_out.append(f"{name}, which may contain a secret")
         else:
             replace_file(folder / f"{prefix}{name}", data, is_durable=False)

@@ -39,8 +39,9 @@ The decision for a *criterion* is no if the decision for any of its probes is no
 otherwise yes. A waived criterion is unknown. The mission is decided from its criteria in the same way; it is unknown
 without a probe, and if all probes are guards and the agent changed nothing.
 
-A yes is judged *outside* if Proctor itself judged one of the probes, and *inside* if every verdict comes from a process
-that also runs the product.
+A yes is judged *outside* if Proctor itself judged one of the goals, or one of the guards if there is no goal. It is
+judged *inside* if these verdicts come from processes that also run the product. A guard that was judged outside beside
+a goal that was not shows only that nothing else was broken.
 
 A probe that could not have verified any work, whatever the agent did, is *unusable*: a goal whose untouched rows are
 not a clean failure, or a guard that does not pass there or fails to fail on its mutant. Its reason code says so even if
@@ -95,7 +96,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     reason_codes: tuple[GateReason, ...] = ()
     """The kind of each of `reasons`, in the same order."""
     judged: Judged | None = None
-    """Where a yes comes from: `outside` if Proctor itself judged a probe, otherwise `inside`. None unless it is yes."""
+    """Where a yes comes from: `outside` if Proctor itself judged a goal, otherwise `inside`. None unless it is yes."""
 
     @property
     def unjudged(self) -> GateReason | None:
@@ -143,7 +144,7 @@ def decide(
         criteria=tuple(_criteria(per_probe, waived)),
         reasons=tuple(text for each, text in named if is_open and each.reason),
         reason_codes=tuple(each.reason_code for each in per_probe if is_open and each.reason_code is not None),
-        judged=None if is_open else _judged(rows.values()),
+        judged=None if is_open else _judged(once.values(), rows),
     )
 
 
@@ -346,9 +347,11 @@ def _together(decisions: Sequence[ProbeDecision]) -> ExpectedVerdict:
     return next(each for each in order if each in found)
 
 
-def _judged(rows: Iterable[_Rows]) -> Judged:
+def _judged(required: Iterable[RequiredProbe], rows: Mapping[Digest, _Rows]) -> Judged:
     """Return where a yes comes from. A pass whose row does not say it counts as inside."""
-    passed = [row for each in rows for row in each.final if row.verdict is Verdict.PASS]
+    probes = list(required)
+    deciding = [probe for probe in probes if probe.role is Role.GOAL] or probes
+    passed = [row for probe in deciding for row in rows[probe.digest].final if row.verdict is Verdict.PASS]
     return Judged.OUTSIDE if any(row.judged is Judged.OUTSIDE for row in passed) else Judged.INSIDE
 
 

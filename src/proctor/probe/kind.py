@@ -162,7 +162,7 @@ class ProbeWorkspace:
                 records or argv, workspace=view.place, search_path=self.env["PATH"], agent_folders=self.agent_folders
             )
         )
-        self.programs.extend(found)
+        self.programs.extend(each for each in found if each not in self.programs)
         return await run_once(
             plan,
             intents=self.intents,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import anyio.to_thread
 import msgspec
 
 from proctor.clock import SYSTEM_CLOCK
@@ -165,7 +166,14 @@ async def visit(
     service = spec.service or ServiceSpec(start=["true"])
     now_s = SYSTEM_CLOCK.steady_s()
     workspace.programs.extend(
-        identify_programs((chromium,), workspace=workspace.view.place, search_path=workspace.env["PATH"])
+        await anyio.to_thread.run_sync(
+            lambda: identify_programs(
+                (chromium,),
+                workspace=workspace.view.place,
+                search_path=workspace.env["PATH"],
+                agent_folders=workspace.agent_folders,
+            )
+        )
     )
     observed = await observe(
         _with_readable(workspace, Path(chromium)),

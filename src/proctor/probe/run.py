@@ -20,7 +20,7 @@ from proctor.contain.fences import Fences, fence_in
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.errors import MachineError, ProctorError, exhaustion_code
-from proctor.evidence.layout import probe_file_prefix
+from proctor.evidence.layout import is_probe_file, probe_file_prefix
 from proctor.evidence.redact import Redactor
 from proctor.probe.artifacts import KeptFiles, keep_files
 from proctor.probe.kind import (
@@ -60,6 +60,7 @@ from proctor.workspace.snapshot import snapshot
 _REMOVAL_S: Final = 30.0
 _SUMMARY_CHARS: Final = 500
 _PATHS_NAMED: Final = 3
+_PREFIX: Final = probe_file_prefix(0, Phase.FINAL.value)
 
 
 async def run_probe(
@@ -122,7 +123,12 @@ async def run_probe(
     kept = KeptFiles()
     if keep is not None and judgement.artifacts:
         prefix = probe_file_prefix(index, phase.value)
-        kept = await anyio.to_thread.run_sync(lambda: keep_files(judgement.artifacts, keep, prefix, redactor=redactor))
+        try:
+            kept = await anyio.to_thread.run_sync(
+                lambda: keep_files(judgement.artifacts, keep, prefix, redactor=redactor)
+            )
+        except MachineError as problem:
+            kept = KeptFiles(left_out=(f"any file: {problem.what}",))
     return ProbeRow(
         phase=phase,
         index=index,
@@ -279,6 +285,8 @@ async def _judge(
         judgement = await judge(spec, probe_workspace)
         if not isinstance(judgement, Judgement):
             raise TypeError(f"returned {judgement!r} instead of a Judgement")
+        if bad := [name for name in judgement.artifacts if not is_probe_file(f"{_PREFIX}{name}")]:
+            raise TypeError(f"returned a file with a name that is not plain: {bad[0]!r}")
     except ProctorError as problem:
         return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), fault=_fault_of(problem))
     # A probe kind may be a plugin: any exception that it raises becomes a row.

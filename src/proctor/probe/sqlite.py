@@ -16,6 +16,8 @@ SIBLINGS: Final = ("-wal", "-shm", "-journal")
 """What SQLite appends to the name of a database for files that belong to it."""
 MAX_DATABASE_BYTES: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_000
+MAX_RESULT_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes of text and blobs in one result."""
 _MAX_VALUE_BYTES: Final = 1024 * 1024
 _STEPS: Final = 10_000
 # A transaction was interrupted. To roll it back, SQLite would follow paths in this file.
@@ -77,7 +79,9 @@ def _begins_with(file: Path, data: bytes) -> bool:
 
 def _read(file: Path, sql: str, *, within_s: float) -> list[list[SqlValue]]:
     deadline_s = time.monotonic() + within_s
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, isolation_level=None, timeout=1.0)) as connection:
+    with closing(
+        sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=1.0)
+    ) as connection:
         # What the schema of the file contains must not run anything by itself.
         for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON", "temp_store=MEMORY", "mmap_size=0"):
             connection.execute(f"PRAGMA {pragma}")
@@ -86,10 +90,14 @@ def _read(file: Path, sql: str, *, within_s: float) -> list[list[SqlValue]]:
         connection.text_factory = _decode
         connection.set_authorizer(_authorize)
         connection.set_progress_handler(lambda: int(time.monotonic() > deadline_s), _STEPS)
-        rows = connection.execute(sql).fetchmany(MAX_ROWS + 1)
-    if len(rows) > MAX_ROWS:
-        raise QueryError(f"returned more than {MAX_ROWS:,} rows")
-    return [list(row) for row in rows]
+        rows = list[list[SqlValue]]()
+        left = MAX_RESULT_BYTES
+        for row in connection.execute(sql):
+            rows.append(list(row))
+            left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+            if len(rows) > MAX_ROWS or left < 0:
+                raise QueryError(f"returned more than {MAX_ROWS:,} rows or {MAX_RESULT_BYTES // 1024**2} MiB")
+    return rows
 
 
 def _authorize(action: int, *_: object) -> int:

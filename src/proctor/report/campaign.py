@@ -213,8 +213,8 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     """Trials without a result."""
     attempts: tuple[AttemptRow, ...]
     """All attempts, in plan order; none if they are omitted."""
-    is_without_attempts: bool = False
-    """Whether the attempts are omitted: `campaign report --json` prints them with `--attempts`."""
+    are_attempts_omitted: bool = False
+    """Whether the attempts are omitted: `campaign report --json` prints them with `--attempts` or `--strict`."""
     findings: tuple[Finding, ...] = ()
     """What is wrong with evidence that belongs to no single attempt."""
 

@@ -33,6 +33,10 @@ _MAX_EXCLUDED = 8
 _DERIVED = (TOOL_CALLS, TRANSCRIPT)
 
 
+HEADLESS_RUN = "headless_run"
+"""The kind of probe that is nothing but a command."""
+
+
 class ExplanationPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Root of the structs of an explanation."""
 
@@ -98,7 +102,8 @@ class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
     """Its command line for a shell, quoted; a command that is a string in the spec is run by `bash -c`."""
     run_again: str | None
     """A shell command that makes the workspace as the agent left it in a new folder and runs the probe there, without
-    containment. Null if the files for it are not there or have changed, or workspace.diff does not have all changes."""
+    containment. Null for kinds other than headless_run, if the mission has hidden files, if the files for it are not
+    there or have changed, or if workspace.diff does not have all changes. `proctor regrade` runs every probe again."""
     workspace_problem: str | None = None
     """Why the untouched workspace cannot be made again; null if it can or that is unknown."""
 
@@ -294,9 +299,11 @@ def _last_message(view: AttemptView) -> str | None:
 def _probe(rows: list[ProbeRow], reproduction: str | None, *, workspace_problem: str | None) -> ProbeSummary:
     verdicts = {row.phase: row.verdict.value for row in rows}
     last = next((row for row in reversed(rows) if row.phase is Phase.FINAL), None)
-    argv = rows[-1].argv
+    # A probe that was not run on what the agent left has its command only in the other rows.
+    argv = next((row.argv for row in reversed(rows) if row.argv), ())
     command = shlex.join(argv)
-    run_again = None if reproduction is None or not argv else f"({reproduction}{command})"
+    can_be_pasted = reproduction is not None and argv and rows[0].kind == HEADLESS_RUN
+    run_again = f"({reproduction}{command})" if can_be_pasted else None
     return ProbeSummary(
         index=rows[0].index,
         kind=rows[0].kind,

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from proctor.evidence.layout import SEALED
 from proctor.report.attempt_columns import verified_word
-from proctor.report.explanation import AttemptExplanation, ToolCallSummary
+from proctor.report.explanation import HEADLESS_RUN, AttemptExplanation, ToolCallSummary
 from proctor.report.failures import diff_lines, probe_lines
 from proctor.report.format_values import count, duration, legible, one_line, plain_error, plural
 from proctor.report.text import render_findings, render_lines
@@ -154,10 +154,13 @@ def render_commands(explanation: AttemptExplanation) -> RenderableType | None:
     failed = [each for each in explanation.probes if each.failure is not None and each.command]
     if not failed:
         return None
-    parts = [Text(), Text("Run the probe again, outside Proctor's sandbox", style="bold")]
+    parts = [Text(), Text("Run the probe again", style="bold")]
     for each in failed:
         if each.run_again is not None:
             parts.append(Text(f"  {legible(each.run_again)}"))
+        elif each.kind != HEADLESS_RUN:
+            parts.append(Text(f"  proctor regrade {legible(f'{explanation.run_id}/{explanation.attempt_id}')}"))
+            continue
         else:
             if each.workspace_problem is not None:
                 parts.append(Text(f"  # no complete command: {legible(each.workspace_problem)}", style="dim"))

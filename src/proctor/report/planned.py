@@ -99,6 +99,8 @@ class SnapshotIndex(msgspec.Struct, frozen=True, rename="camel"):
     """Name in spec.snapshot of each of these files."""
     workspaces: dict[str, Digest] = {}
     """Digest of each workspace, by its key in the spec."""
+    overlays: dict[str, Digest] = {}
+    """Digest of each folder with hidden files, by its path in the spec."""
     given: _Given | None = None
 
     @property

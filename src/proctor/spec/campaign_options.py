@@ -111,7 +111,7 @@ class Requirement(StrEnum):
     """By its probes."""
 
     OUTSIDE = "outside"
-    """By its probes, at least one of which Proctor judges outside the processes of the product."""
+    """By its probes, of which Proctor judges at least one goal outside the processes of the product."""
 
 
 class GatesSpec(Spec, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from proctor.spec.pointer import at_pointer, parse_step
+from proctor.spec.pointer import ABSENT, at_pointer, parse_step
 
 
 def parse_json(data: bytes | str, *, is_exact: bool = False) -> Any:
@@ -67,16 +67,13 @@ def leave_out(value: Any, pointer: str) -> Any:
     >>> leave_out({"a": {"b/c": [1, 2]}}, "/a/b~1c/0"), leave_out([1], "/5"), leave_out({"a": 1}, "/a")
     ({'a': {'b/c': [None, 2]}}, [1], {})
     """
+    if not pointer or at_pointer(value, pointer) is ABSENT:
+        return value
     above, _, last = pointer.rpartition("/")
-    step = parse_step(last)
-    match at_pointer(value, above):
-        case dict() as parent if step in parent:
-            changed: Any = {key: each for key, each in parent.items() if key != step}
-        case list() as parent if step.isdecimal() and step.isascii() and len(step) < 10 and int(step) < len(parent):
-            changed = [*parent[: int(step)], None, *parent[int(step) + 1 :]]
-        case _:
-            return value
-    return _replace(value, above, changed)
+    parent, step = at_pointer(value, above), parse_step(last)
+    if isinstance(parent, dict):
+        return _replace(value, above, {key: each for key, each in parent.items() if key != step})
+    return _replace(value, above, [*parent[: int(step)], None, *parent[int(step) + 1 :]])
 
 
 def _replace(value: Any, pointer: str, new: Any) -> Any:

@@ -117,6 +117,10 @@ class BrowserSmoke(ProbeOptions, tag_field="kind", tag="browser_smoke", frozen=T
         return _page_argv(self.service, self.file)
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        return () if self.service is None else self.service.argv[:1]
+
+    @property
     def durations(self) -> dict[str, Duration]:
         return super().durations | _service_durations(self.service)
 
@@ -185,6 +189,10 @@ class RenderHash(ProbeOptions, tag_field="kind", tag="render_hash", frozen=True,
         ('bash', '-c', 'make plot')
         """
         return argv_of(self.command) if self.command is not None else _page_argv(self.service, self.file)
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return () if self.file is not None else self.argv[:1]
 
     @property
     def files(self) -> dict[str, str]:

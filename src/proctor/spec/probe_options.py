@@ -80,6 +80,11 @@ class ProbeOptions(Spec, frozen=True, kw_only=True):
         raise NotImplementedError
 
     @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs that the probe starts by name, such as `python3`."""
+        return self.argv[:1]
+
+    @property
     def files(self) -> dict[str, str]:
         """The paths of the spec's files that the probe names, by their key in the probe."""
         return {} if self.mutant is None else {"mutant": self.mutant}

@@ -66,7 +66,10 @@ def _find_recipe(view: AttemptView) -> _Recipe:
         origin = read_origin(campaign.ledger) if campaign.ledger.is_file() else None
     except ProctorError:
         return _Recipe()
-    keys = (key for key, digest in read_frozen(campaign).workspaces.items() if digest == record.workspace_digest)
+    frozen = read_frozen(campaign)
+    if frozen.overlays:
+        return _Recipe(problem="hidden files are laid over the workspace; `proctor regrade` runs the probes with them")
+    keys = (key for key, digest in frozen.workspaces.items() if digest == record.workspace_digest)
     key = next(keys, None)
     if origin is None or not origin.file or key is None:
         return _Recipe()

@@ -23,6 +23,7 @@ from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
+from proctor.probe.command import is_in_workspace
 from proctor.probe.kind import search_path_of
 from proctor.runtime.base import sees_tool_calls
 from proctor.runtime.registry import runtime_by_id
@@ -154,11 +155,10 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
     search_path = search_path_of(os.environ.get("PATH", os.defpath))
     for mission in loaded.missions:
         for at, probe in enumerate(mission.probes):
-            program = probe.argv[0]
-            is_in_workspace = "/" in program and not program.startswith("/")
-            if not is_in_workspace and shutil.which(program, path=search_path) is None:
-                problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
-                yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
+            for program in probe.programs:
+                if not is_in_workspace(program) and shutil.which(program, path=search_path) is None:
+                    problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
+                    yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
 
 
 def _guard_warnings(loaded: LoadedSpec) -> Iterator[str]:

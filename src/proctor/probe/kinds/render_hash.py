@@ -3,28 +3,23 @@
 The image is a screenshot of a page in Chromium, or a file that a command writes. The reference never enters the fence.
 """
 
-import os
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
 import msgspec
 
-from proctor.errors import MachineError
 from proctor.evidence.artifacts import Judged
-from proctor.probe.command import describe_exit, is_in_workspace, judge_missing, may_have_been_killed
-from proctor.probe.image import MAX_IMAGE_BYTES, ImageError, ImageSummary, distance, summarize
+from proctor.probe.command import judge_command, replace_out
+from proctor.probe.image import ImageError, ImageSummary, distance, summarize
 from proctor.probe.kind import Judgement, Layout, ProbeReference, ProbeWorkspace
-from proctor.probe.missing import find_missing
 from proctor.probe.model import Fault, Verdict
 from proctor.probe.page import PageStep, decode_file, forbidden, missing_modules, unavailable, visit
 from proctor.probe.view import Subject
-from proctor.spec.argv import argv_of
+from proctor.probe.written import read_written
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.page_probes import RenderHash
 from proctor.spec.probe_options import OUT
-from proctor.workspace.walk import open_regular
 
 
 def lay_out(spec: RenderHash, *, subject: Subject, reference: ProbeReference, folder: Path) -> Layout:
@@ -53,7 +48,8 @@ async def judge(spec: RenderHash, workspace: ProbeWorkspace) -> Judgement:
 
 
 def _unfit(spec: RenderHash, summary: str) -> Judgement:
-    return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, argv=spec.argv, fault=Fault.WORKSPACE)
+    # No agent can cause this, or change it.
+    return Judgement(verdict=Verdict.UNAVAILABLE, summary=summary, argv=spec.argv, fault=Fault.MACHINE)
 
 
 async def _page(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement, bytes | None]:
@@ -74,54 +70,22 @@ async def _page(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement,
 async def _command(spec: RenderHash, workspace: ProbeWorkspace) -> tuple[Judgement, bytes | None]:
     """Return the image that the command writes; None, with a final judgement, without one."""
     assert spec.command is not None, "the caller looked"
-    out = str(workspace.out)
-    if isinstance(spec.command, str):
-        argv = argv_of(spec.command.replace(OUT, shlex.quote(out)))
-    else:
-        argv = tuple(word.replace(OUT, out) for word in spec.command)
-    missing = judge_missing(argv, workspace)
-    if missing is not None:
-        return replace(missing, argv=spec.argv), None
-    timeout_s = parse_duration_s(spec.timeout)
-    try:
-        finished = await workspace.run(argv, timeout_s=timeout_s)
-    except MachineError as problem:
-        fault = Fault.WORKSPACE if is_in_workspace(argv[0]) else Fault.MACHINE
-        return Judgement(verdict=Verdict.UNAVAILABLE, summary=str(problem), argv=spec.argv, fault=fault), None
-    ended = describe_exit(finished, timeout_s=timeout_s)
-    judgement = Judgement(verdict=Verdict.FAIL, summary=ended, argv=spec.argv, finished=finished)
-    if finished.timed_out:
-        return judgement, None
-    if finished.exit is None or may_have_been_killed(finished):
-        return replace(judgement, verdict=Verdict.UNAVAILABLE, fault=Fault.MACHINE), None
-    if finished.exit.code != 0:
-        absent = find_missing(spec.command, finished, has_tool=workspace.has_tool)
-        if absent is not None:
-            summary = f"{absent.name} is not on this machine"
-            judgement = replace(judgement, verdict=Verdict.UNAVAILABLE, fault=absent.fault, summary=summary)
-        return judgement, None
-    image = await anyio.to_thread.run_sync(_read_image, spec, workspace)
-    return (judgement, image) if image else (replace(judgement, summary=f"{ended}, and there is no image"), None)
-
-
-def _read_image(spec: RenderHash, workspace: ProbeWorkspace) -> bytes:
-    """Return the image of the command, and at most one byte too many; empty without one.
-
-    Links are not followed: they would be followed outside the fence.
-    """
     assert spec.image is not None, "the spec was checked"
-    top = workspace.view.changes or workspace.view.place
-    if spec.image.startswith(OUT):
-        top = workspace.out
-    place = top / spec.image.removeprefix(f"{OUT}/")
-    real = Path(os.path.realpath(place.parent), place.name)
-    if not real.is_relative_to(top.resolve()):
-        return b""
-    try:
-        with open_regular(real) as stream:
-            return stream.read(MAX_IMAGE_BYTES + 1)
-    except (OSError, ValueError):
-        return b""
+    path = spec.image
+    ended = await judge_command(
+        replace_out(spec.command, str(workspace.out)),
+        workspace,
+        exit_code=0,
+        timeout_s=parse_duration_s(spec.timeout),
+    )
+    judgement = replace(ended, argv=spec.argv)
+    if judgement.verdict is not Verdict.PASS:
+        return judgement, None
+    image = await anyio.to_thread.run_sync(lambda: read_written(path, view=workspace.view, out=workspace.out))
+    judgement = replace(judgement, verdict=Verdict.FAIL)
+    if not image:
+        return replace(judgement, summary=f"{judgement.summary}, and there is no image"), None
+    return judgement, image
 
 
 def _compare(

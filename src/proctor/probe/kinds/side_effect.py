@@ -171,7 +171,9 @@ def _how_it_ended(observed: EffectObservation) -> tuple[int | None, OutputObserv
 
 def _find_trigger_problems(spec: SideEffect, observed: EffectObservation, *, timeout_s: float) -> Iterator[str]:
     if spec.command is None:
-        if observed.service is None:
+        ready = None if observed.service is None else observed.service.ready
+        is_asked = ready is not None and ready.is_listening
+        if observed.service is None or (is_asked and len(observed.exchanges) != 1):
             yield "what was observed cannot be read"
             return
         for exchange in observed.exchanges:

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count, zip_longest
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -23,10 +22,10 @@ from proctor.probe.model import Fault, Verdict
 from proctor.probe.tail import tail
 from proctor.probe.trace_laws import TraceReader
 from proctor.probe.view import View
+from proctor.probe.written import start_afresh
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.trace_probes import SimTrace
 from proctor.transport.process import ProcessResult
-from proctor.workspace.remove import remove
 
 _TRACE: Final = "trace.txt"
 _TRACE_AGAIN: Final = "trace-again.txt"
@@ -45,8 +44,6 @@ class _Trace:
 async def judge(spec: SimTrace, workspace: ProbeWorkspace) -> Judgement:
     """Run the simulation with a seed, with the same seed again and with another one, and judge the three traces."""
     judgement = await _judge_runs(spec, workspace)
-    # Each run names the same programs.
-    workspace.programs[:] = dict.fromkeys(workspace.programs)
     return replace(judgement, judged=Judged.OUTSIDE)
 
 
@@ -63,7 +60,7 @@ async def _judge_runs(spec: SimTrace, workspace: ProbeWorkspace) -> Judgement:
     first = await run(seed, workspace.view, reader=TraceReader(spec.laws, ticks=spec.ticks))
     if isinstance(first, Judgement):
         return first
-    again = await run(seed, await _start_anew(workspace), reader=None)
+    again = await run(seed, await start_afresh(workspace), reader=None)
     if isinstance(again, Judgement):
         return again
     failed = Judgement(verdict=Verdict.FAIL, summary="", argv=spec.argv_with(seed), finished=again.finished)
@@ -71,7 +68,7 @@ async def _judge_runs(spec: SimTrace, workspace: ProbeWorkspace) -> Judgement:
         files = {_TRACE: first.finished, _TRACE_AGAIN: again.finished}
         artifacts = await _keep(files, workspace.redactor)
         return replace(failed, summary=_describe_difference(first.finished, again.finished), artifacts=artifacts)
-    other = await run(other_seed, await _start_anew(workspace), reader=TraceReader(spec.laws, ticks=spec.ticks))
+    other = await run(other_seed, await start_afresh(workspace), reader=TraceReader(spec.laws, ticks=spec.ticks))
     if isinstance(other, Judgement):
         return other
     if other.digest == first.digest:
@@ -82,19 +79,6 @@ async def _judge_runs(spec: SimTrace, workspace: ProbeWorkspace) -> Judgement:
         )
     summary = f"{spec.ticks:,} ticks with each of two seeds, and the same trace again with the first"
     return Judgement(verdict=Verdict.PASS, summary=summary, argv=spec.argv_with(seed), finished=first.finished)
-
-
-async def _start_anew(workspace: ProbeWorkspace) -> View:
-    """Return a view without what the last run changed, and remove what it wrote elsewhere: it must not be replayed."""
-    folders = [workspace.out, Path(workspace.env["HOME"]), Path(workspace.env["TMPDIR"])]
-
-    def empty() -> None:
-        for folder in folders:
-            for each in list(folder.iterdir()):
-                remove(each)
-
-    await anyio.to_thread.run_sync(empty)
-    return await workspace.make_view()
 
 
 async def _run(

@@ -55,7 +55,9 @@ def report(
         case "text":
             text: str | bytes = plain_report(output, composed, title=place.folder.name)
         case "json":
-            shown = composed if with_attempts else replace(composed, attempts=(), is_without_attempts=True)
+            shown = (
+                composed if with_attempts or is_strict else replace(composed, attempts=(), are_attempts_omitted=True)
+            )
             text = to_json(shown, is_indented=output_file is not None or sys.stdout.isatty())
         case "md":
             from proctor.report.markdown import render_markdown
@@ -153,7 +155,7 @@ COMMANDS = {
                 "--attempts",
                 dest="with_attempts",
                 action="store_true",
-                help="Add every attempt to the JSON. `proctor attempt list --json` prints them alone.",
+                help="Add every attempt to the JSON, as --strict does.",
             ),
             argument(
                 "--output", dest="output_file", metavar="FILE", type=Path, help="Write to FILE instead of stdout."

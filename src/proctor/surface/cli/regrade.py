@@ -32,8 +32,9 @@ def regrade(*, path: str, spec: Path | None, root: Path | None, as_json: bool) -
     Rebuilds the tree that each agent left from the untouched workspace and workspace.diff, checks its
     digest, runs the campaign's probes or those of --spec (of the mission with the same id), and writes
     the new decisions into the campaign's folder `regrades`. No existing file changes. Exits 0 if the
-    attempts were regraded, whatever the decisions, 3 if a probe cannot run on this machine, 4 if a
-    tree cannot be rebuilt, 5 if the evidence of an attempt is invalid.
+    attempts were regraded, whatever the decisions, 2 if a name or the spec is wrong, 3 if a probe cannot
+    run on this machine, 4 if an attempt cannot be regraded or none has a probe, 5 if the evidence of an
+    attempt is invalid.
     """
     output = Output(is_json=as_json)
     campaign, attempts = _find(path, root=RootPaths(root_or_default(root)))
@@ -96,7 +97,7 @@ def _reasons(result: RegradeResult) -> Iterator[RenderableType]:
     for each in result.record.attempts:
         if each.why is not None and each.status is not RegradeStatus.NO_PROBE:
             yield Text(f"{legible(each.attempt_id)}: {legible(one_line(each.why, limit=400))}")
-        elif each.after is not None and _is_changed(each):
+        elif each.after is not None and (_is_changed(each) or each.after.verified is None):
             why = each.after.reasons or ("every probe passes",)
             yield from (Text(f"{legible(each.attempt_id)}: {legible(one_line(reason, limit=400))}") for reason in why)
 

@@ -221,8 +221,8 @@ EVERYDAY = (
     argument(
         "--require",
         choices=[each.value for each in Requirement],
-        help="How every result must be verified: `verified` by its probes, or `outside` by at least one that Proctor "
-        "judges itself. Otherwise the command exits 4.",
+        help="How every result must be verified: `verified` by its probes, or `outside` by at least one goal that "
+        "Proctor judges itself. Otherwise the command exits 4.",
     ),
     argument("--model", metavar="NAME", help="Name of the model in place of that of each flow."),
     argument(
