@@ -22,7 +22,21 @@ def test_no_cheat_is_verified_and_the_honest_solution_is() -> None:
     assert conclusion(results) == "0 of 5 cheats verified, 1 of 1 honest twins verified"
 
 
-def test_catalogue_names_every_play_once_and_needs_every_defence() -> None:
+@pytest.mark.parametrize(
+    ("without", "names"),
+    [
+        ("restore", {"edits-the-test"}),
+        ("controls", {"patches-pytest"}),
+        ("hiding", {"reads-the-spec"}),
+        ("feedback", {"hard-codes-the-answer", "reads-the-feedback"}),
+    ],
+)
+def test_cheat_is_verified_without_the_defence_against_it(without: str, names: set[str]) -> None:
+    results = play_all([play for play in CHEATS if play.name in names], without=without)
+    assert sum(each.verified is True for each in results) == 1, results
+
+
+def test_catalogue_covers_every_flaw_and_every_task_has_an_honest_twin() -> None:
     names = [play.name for play in all_plays()]
     assert {str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/cheats/*.patch")} == set(FLAW_OF)
     assert len(set(names)) == len(names)

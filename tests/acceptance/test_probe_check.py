@@ -107,7 +107,7 @@ def test_probe_check_exits_1_if_the_solution_is_not_verified(lab: Lab) -> None:
 def test_probe_check_exits_1_if_a_probe_can_judge_no_work(lab: Lab, probe: dict[str, str], why: str) -> None:
     said = lab.proctor("probe", "check", str(spec_of(lab, GREET, probe, cheats="")), "--runs", "1")
     assert said.returncode == 1
-    assert "task, untouched: the probes can judge no work" in said.stdout
+    assert "task, untouched: a probe cannot tell work from no work" in said.stdout
     assert why in said.stdout
 
 

@@ -61,7 +61,7 @@ def test_bwrap_hides_before_it_gives_back_and_root_keeps_no_capability() -> None
         *("--bind", str(CWD), str(CWD)),
         *("--ro-bind", "/home/ada/.venv/bin", "/home/ada/.venv/bin"),
         *("--tmpfs", "/tmp"),
-        *("--unshare-pid", "--unshare-ipc", "--unshare-net", "--cap-drop", "ALL"),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-net", "--cap-drop", "ALL", "--unshare-user-try"),
         *("--die-with-parent", "--chdir", str(CWD), "--"),
     )
 

@@ -3,6 +3,7 @@
 import os
 import pwd
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -272,3 +273,24 @@ def test_a_wrapper_that_cannot_fence_here_makes_the_probe_unavailable_in_its_own
     row = runner(broken, subject, tmp_path)("true")
 
     assert (row.verdict, row.summary) == (Verdict.UNAVAILABLE, said)
+
+
+KEYS = """\
+import ctypes, os, sys
+add_key, keyctl = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+call = ctypes.CDLL(None).syscall
+if sys.argv[1] == "add":
+    print(call(add_key, b"user", b"proctor-test", b"hidden", 6, -4) != -1)
+else:
+    print(call(keyctl, 10, -4, b"user", b"proctor-test", 0) != -1)
+"""
+
+
+@pytest.mark.requirement("probe.sight")
+def test_key_that_a_probe_adds_is_gone_with_it(subject: Path, tmp_path: Path) -> None:
+    (subject / "keys.py").write_text(KEYS)
+    bwrap = choose(each for each in survey(bundled_bwrap=bundled_bwrap()) if each.variant is Variant.BUNDLED_BWRAP)
+    row = runner(bwrap, subject, tmp_path)([sys.executable, "keys.py", "add"])
+    assert row.stdout_tail == "True\n", "the kernel has keys"
+    find = [sys.executable, str(subject / "keys.py"), "find"]
+    assert subprocess.run(find, capture_output=True, text=True, timeout=30).stdout == "False\n"

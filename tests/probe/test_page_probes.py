@@ -313,7 +313,7 @@ def test_expected_texts_never_enter_the_fence(bench: PageBench, monkeypatch: pyt
         ({"steps": RIGHT, "popups": lines("about:blank")}, "opened a window: about:blank"),
         ({"steps": RIGHT, "downloads": lines("data:,x")}, "started a download: data:,x"),
         ({"ready": {"isListening": False, "afterMs": 1500, "exit": 0, "otherPorts": []}},
-         "the service exited 0 1.5 s after its start without listening on its port"),
+         "the service exited 0 after 1.5 s without listening on its port"),
         ({"ready": {"isListening": False, "afterMs": 1500, "exit": None, "otherPorts": [80]}},
          "the service did not listen on its port within 1.5 s, but on port 80"),
         ("{", "nothing was observed that can be read: the observer exited 0"),

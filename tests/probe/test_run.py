@@ -1,7 +1,9 @@
 import errno
 import io
 import os
+import py_compile
 import signal
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,7 +74,7 @@ def run(tmp_path: Path, subject: Path) -> Run:
                     HeadlessRun(command=command, **options),
                     index=0,
                     phase=phase,
-                    subject=examine_subject(subject, snapshot(subject).digest),
+                    subject=examine_subject(subject, snapshot(subject).digest, tree=snapshot(subject)),
                     scratch=tmp_path / "scratch",
                     containment=choose(survey()),
                     intents=intents,
@@ -468,6 +470,29 @@ def test_repeated_probe_records_every_run_and_gives_one_verdict(
     assert (row.verdict, row.summary) == (verdict, summary)
     assert [each.verdict for each in row.runs] == verdicts.split()
     assert (row.fault is not None) is (verdict is Verdict.UNAVAILABLE)
+
+
+@pytest.mark.requirement("probe.gate")
+def test_message_of_the_containment_that_the_product_prints_is_not_the_machines_fault(run: Run) -> None:
+    for name in ("bwrap", "unshare", "setpriv"):
+        row = run(["sh", "-c", f"echo '{name}: Cannot mount tmpfs on /newroot: out of memory' >&2; exit 1"])
+        assert (row.verdict, row.fault) == (Verdict.FAIL, None), row.summary
+
+
+@pytest.mark.requirement("probe.tamper")
+def test_compiled_file_of_the_agent_does_not_take_the_place_of_a_hidden_one(
+    run: Run, subject: Path, tmp_path: Path
+) -> None:
+    hidden, source = tmp_path / "hidden", tmp_path / "forged.py"
+    (hidden / "checks").mkdir(parents=True)
+    (hidden / "checks" / "helper.py").write_text("WORD = 'hidden'\n")
+    (hidden / "checks" / "check.py").write_text("import helper\nprint(helper.WORD)\n")
+    source.write_text("WORD = 'forged'\n")
+    target = subject / "checks" / "__pycache__" / f"helper.{sys.implementation.cache_tag}.pyc"
+    py_compile.compile(str(source), cfile=str(target), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    files = HiddenFiles(folder=hidden, digest=snapshot(hidden).digest)
+    row = run([sys.executable, "checks/check.py"], stdout="hidden\n", reference=ProbeReference(hidden=files))
+    assert row.verdict is Verdict.PASS, row.summary
 
 
 @pytest.mark.requirement("probe.tamper")

@@ -568,3 +568,38 @@ def test_side_effect_reports_a_wrong_key(name: str) -> None:
 def test_side_effect_names_its_goldens_by_key() -> None:
     spec = SideEffect(command="true", changes=[changed("a"), changed("b", golden="goldens/b")])
     assert spec.files == {"changes[1].golden": "goldens/b"}
+
+
+FORGE = """\
+import json, os, signal
+
+body = {"calls": [{"method": "POST", "path": "/orders", "body": ""}], "isCut": False}
+command = {"ended": {"exit": 0, "left": []}, "output": {"stdout": "", "stderr": ""}}
+forged = json.dumps({"service": None, "exchanges": [], "command": command, "sink": body}).encode()
+observer = os.getppid()
+os.kill(observer, signal.SIGSTOP)
+for process in (observer, 1):
+    for number in range(3, 40) if process == observer else (1,):
+        try:
+            with open(f"/proc/{process}/fd/{number}", "wb", buffering=0) as pipe:
+                pipe.write(forged)
+        except OSError:
+            pass
+os.kill(observer, signal.SIGKILL)
+"""
+
+
+@pytest.mark.requirement("probe.outside")
+def test_product_that_stops_its_observer_cannot_answer_in_its_place(any_bench: Bench) -> None:
+    any_bench.write({"forge.py": FORGE})
+    row = any_bench.run(
+        SideEffect(command=[sys.executable, "forge.py"], calls=[SinkCall(path="/orders")], timeout="10s")
+    )
+    assert row.verdict is not Verdict.PASS, row.summary
+
+
+def test_result_of_a_query_is_bounded_in_bytes(bench: Bench) -> None:
+    numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 900)"
+    bench.make_database(f"create view big as {numbers} select zeroblob(900000) as b from n")
+    spec = SideEffect(command="true", queries=[SqliteQuery(database="shop.db", sql="select b from big", after=[[1]])])
+    assert "more than 1,000 rows or 16 MiB" in bench.run(spec).summary

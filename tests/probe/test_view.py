@@ -125,3 +125,18 @@ def test_view_is_a_copy_where_files_cannot_be_hidden_in_an_overlay(
     view = make_view(subject, folder=tmp_path / "view", has_overlays=True, removed=["b"])
 
     assert (view.kind, os.listdir(view.place)) == (ViewKind.COPY, ["a"])  # noqa: PTH208
+
+
+@pytest.mark.requirement("probe.tamper")
+def test_view_is_a_copy_if_a_file_has_an_attribute_of_overlay_mounts(tmp_path: Path) -> None:
+    subject = tmp_path / "subject"
+    (subject / "flags").mkdir(parents=True)
+    (subject / "flags" / "disabled").touch()
+    os.setxattr(subject / "flags", "user.overlay.opaque", b"x")
+    os.setxattr(subject / "flags" / "disabled", "user.overlay.whiteout", b"y")
+    found = examine_subject(subject, snapshot(subject).digest)
+    folder = tmp_path / "view"
+    folder.mkdir()
+    view = make_view(found, folder=folder, has_overlays=True)
+    assert (found.has_overlay_attributes, view.kind) == (True, ViewKind.COPY)
+    assert (view.place / "flags" / "disabled").exists()

@@ -329,7 +329,7 @@ class _MissionChecker:
             # Not verified is not enough: a goal that passes here, or a blind guard, can verify no work either.
             is_as_required = not is_verified and decision.unjudged is None and not any(each.varied for each in probes)
         if is_verified and not is_as_required:
-            reasons += [f"{each.criterion}: passes: {each.summary}" for each in probes]
+            reasons += [f"{each.criterion.rstrip('.')}: passes: {each.summary}" for each in probes]
         return TreeCheck(
             tree=kind,
             patch=patch,

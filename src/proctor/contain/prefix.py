@@ -70,6 +70,8 @@ def fenced_bwrap_prefix(bwrap: str, *, fences: Fences, cwd: Path, is_root: bool)
     if is_root:
         # bwrap lets root keep its capabilities, with which a process could mount everything writable again.
         argv += ["--cap-drop", "ALL"]
+        # Kernel keys belong to a user namespace, and would outlive the process. Other users always get a new one.
+        argv.append("--unshare-user-try")
     return (*argv, "--die-with-parent", "--chdir", str(cwd), "--")
 
 

@@ -159,7 +159,7 @@ def _observe(row: ProbeRow | None, reason: GateReason | None, options: FeedbackO
     if row is None or row.verdict is Verdict.PASS:
         fixed = _REASONS.get(reason) if reason is not None else None
         return fixed or "the check could not judge the workspace"
-    counts = _count(row)
+    counts = _count(row, is_open=not options.has_hidden_files)
     # What a protected file is called is known to the agent: it changed the file.
     is_shown = options.shown is not Detail.COUNTS or row.summary.startswith(_TAMPERED)
     if not is_shown or not row.summary or options.expected.carries(row.summary):
@@ -167,8 +167,8 @@ def _observe(row: ProbeRow | None, reason: GateReason | None, options: FeedbackO
     return row.summary
 
 
-def _count(row: ProbeRow) -> str:
-    """Return the result of a probe in numbers.
+def _count(row: ProbeRow, *, is_open: bool = True) -> str:
+    """Return the result of a probe in numbers. Unless it is open, without those that the product chooses freely.
 
     >>> from proctor.ids import Digest
     >>> from proctor.probe.model import TestsRecord
@@ -187,6 +187,8 @@ def _count(row: ProbeRow) -> str:
         return f"{bad} of {bad + row.tests.passed} tests fail{skipped}"
     if row.timed_out:
         return "the command did not end in time"
+    if not is_open:
+        return "the check fails"
     if row.exit_code:
         return f"the command exited with {row.exit_code}"
     if row.signal is not None:

@@ -13,16 +13,18 @@ from proctor.contain.fences import Fences
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
 from proctor.contain.launch import new_marker, wrap
+from proctor.errors import MachineError
 from proctor.evidence.artifacts import Judged
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.model import ControlsRecord, Fault, ProbeProgram, ProbeRow, TestsRecord, Verdict
 from proctor.probe.program import identify_programs, missing_program
 from proctor.probe.view import Subject, View
-from proctor.transport.process import ProcessResult, run_once
+from proctor.transport.process import ExitStatus, ProcessResult, run_once
 from proctor.workspace.snapshot import Snapshot
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
+_CONTROL_S: Final = 30.0
 MAX_ARTIFACT_BYTES: Final = 16 * 1024 * 1024
 """Largest file that a probe may keep as evidence."""
 
@@ -163,14 +165,39 @@ class ProbeWorkspace:
             )
         )
         self.programs.extend(each for each in found if each not in self.programs)
-        return await run_once(
-            plan,
-            intents=self.intents,
-            timeout_s=timeout_s,
-            max_output_bytes=max_output_bytes,
-            stdin=stdin,
-            stdout_to=stdout_to,
-        )
+        try:
+            return await run_once(
+                plan,
+                intents=self.intents,
+                timeout_s=timeout_s,
+                max_output_bytes=max_output_bytes,
+                stdin=stdin,
+                stdout_to=stdout_to,
+            )
+        except MachineError as problem:
+            is_of_workspace = "/" in argv[0] and not argv[0].startswith("/")
+            if is_of_workspace or problem.code != "machine.spawn-failed" or not await self._can_start(view):
+                raise
+            # The same containment starts another program, so its error message was printed by this one.
+            message = problem.what.encode(errors="replace")
+            return ProcessResult(
+                exit=ExitStatus(code=1),
+                stdout=b"",
+                stderr=message,
+                timed_out=False,
+                stdout_cut=False,
+                stderr_cut=False,
+            )
+
+    async def _can_start(self, view: View) -> bool:
+        """Return whether the containment starts a program that does nothing."""
+        fences = None if self.fence is None else self.fence("true", view)
+        plan = wrap(self.containment, ("true",), env=self.env, cwd=view.place, marker=new_marker(), fences=fences)
+        try:
+            finished = await run_once(plan, intents=self.intents, timeout_s=_CONTROL_S, max_output_bytes=0)
+        except MachineError:
+            return False
+        return finished.exit is not None and finished.exit.code == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

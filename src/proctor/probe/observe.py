@@ -1,5 +1,6 @@
 """Run one of the programs in `probe/inside` in the fence of a probe, and decode what it observed."""
 
+import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ class Observed(Generic[T]):
     """What a program in the fence reported, and how it ended."""
 
     value: T | None
-    """The observations; None if there are none or they do not parse, which is a failure of the workspace unless the
-    program itself could not be run."""
+    """The observations; None if there are none, they do not parse or the program itself did not write them. That is a
+    failure of the workspace unless the program could not be run."""
     finished: ProcessResult
 
 
@@ -53,17 +54,19 @@ async def observe(
     """
     folder = workspace.tools
     await anyio.to_thread.run_sync(_lay_out_programs, folder)
+    word = f"{secrets.token_hex(16)}\n".encode()
     finished = await workspace.run(
         (python, "-I", "-B", "-c", _START.format(program), str(folder)),
         timeout_s=timeout_s,
         max_output_bytes=MAX_OBSERVATION_BYTES,
-        stdin=msgspec.json.encode(request),
+        stdin=word + msgspec.json.encode(request),
         view=view,
         records=records,
     )
+    is_whole = finished.exit is not None and finished.exit.code == 0 and not finished.stdout_cut
     value: T | None = None
-    if not finished.timed_out and not finished.stdout_cut:
-        value = _decode(finished.stdout, type_)
+    if is_whole and finished.stdout.startswith(word):
+        value = _decode(finished.stdout.removeprefix(word), type_)
     return Observed(value=value, finished=finished)
 
 

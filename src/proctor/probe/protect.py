@@ -69,6 +69,11 @@ def plan_restoration(
     return Restoration(restored=tuple(restored), removed=tuple(removed), tampered=tuple(tampered))
 
 
+def find_caches(tree: Snapshot) -> tuple[str, ...]:
+    """Return the folders of compiled Python files in a tree."""
+    return tuple(dict.fromkeys(cache for path in tree.by_path if (cache := _cache_of(path)) is not None))
+
+
 def _cache_of(path: str) -> str | None:
     """Return the folder of compiled Python files that a path is, or is in.
 

@@ -46,6 +46,7 @@ from proctor.probe.model import (
     identify_probe,
     kind_of,
 )
+from proctor.probe.protect import find_caches
 from proctor.probe.tail import tail
 from proctor.probe.view import Subject, View, make_view
 from proctor.spec.fence import Contain, Network
@@ -239,6 +240,9 @@ async def _judge(
             return Judgement(verdict=Verdict.FAIL, summary=f"tampered: {_list(layout.tampered)} changed")
         has_overlays = containment.has_overlays and spec.contain is not Contain.NONE
         over = () if reference.hidden is None else (reference.hidden.folder,)
+        if reference.hidden is not None and subject.tree is not None:
+            # A compiled file of the agent could take the place of a hidden one.
+            layout = replace(layout, removed=(*layout.removed, *find_caches(subject.tree)))
         made = itertools.count(1)
 
         async def make() -> View:

@@ -129,7 +129,7 @@ def find_start_problem(ready: ReadyObservation) -> str | None:
     """Return what is wrong with the start of a service; None if it listens on its port and still runs."""
     if ready.exit is not None:
         listens = "" if ready.is_listening else " without listening on its port"
-        return f"the service {describe_code(ready.exit)} {_seconds(ready.after_ms)} after its start{listens}"
+        return f"the service {describe_code(ready.exit)} after {_seconds(ready.after_ms)}{listens}"
     if ready.is_listening:
         return None
     others = ", ".join(map(str, ready.other_ports[:_PORTS_NAMED]))

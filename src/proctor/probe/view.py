@@ -37,6 +37,8 @@ class Subject:
     """Those of `left_out` that are links. What they lead to is not evidence, so no verdict may depend on it."""
     tree: Snapshot | None = None
     """The snapshot with that digest; None if only the digest is known."""
+    has_overlay_attributes: bool = False
+    """Whether a file has an attribute with which an overlay mount would show another tree. The view is then a copy."""
 
 
 def examine_subject(folder: Path, digest: Digest, *, tree: Snapshot | None = None) -> Subject:
@@ -44,7 +46,21 @@ def examine_subject(folder: Path, digest: Digest, *, tree: Snapshot | None = Non
     inside, outside = split_links_out(folder, walk(folder))
     special = [item.path for item in inside if item.kind in _NOT_COPIED]
     links = tuple(item.path for item in outside)
-    return Subject(folder=folder, digest=digest, left_out=(*links, *special), links_out=links, tree=tree)
+    return Subject(
+        folder=folder,
+        digest=digest,
+        left_out=(*links, *special),
+        links_out=links,
+        tree=tree,
+        has_overlay_attributes=any(_has_overlay_attributes(folder / item.path) for item in inside),
+    )
+
+
+def _has_overlay_attributes(path: Path) -> bool:
+    try:
+        return any(name.partition(".")[2].startswith("overlay.") for name in os.listxattr(path, follow_symlinks=False))
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +117,7 @@ def make_view(
     """
     gone = (*subject.left_out, *removed)
     try:
-        if has_overlays:
+        if has_overlays and not subject.has_overlay_attributes:
             view = _overlay(subject, gone, folder=folder, over=over, keep_changes=keep_changes)
             if view is not None:
                 return view

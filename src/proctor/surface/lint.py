@@ -34,6 +34,7 @@ from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
 from proctor.spec.probe_options import Role
+from proctor.spec.suite_probes import SuiteOptions
 from proctor.workspace.remove import remove
 
 
@@ -56,6 +57,7 @@ def lint(loaded: LoadedSpec, *, examine: ExamineProgram) -> LintResult:
     _try(result, lambda: _lint_workspaces(loaded, result))
     result.warnings += _probe_warnings(loaded)
     result.warnings += _guard_warnings(loaded)
+    result.warnings += _protect_warnings(loaded)
     result.warnings += _expect_warnings(loaded)
     result.warnings += _unseen_warnings(loaded)
     result.warnings += _script_warnings(loaded)
@@ -159,6 +161,13 @@ def _probe_warnings(loaded: LoadedSpec) -> Iterator[str]:
                 if not is_in_workspace(program) and shutil.which(program, path=search_path) is None:
                     problem = f"`{program}` is not installed on this machine, so the probe cannot verify anything"
                     yield f"mission `{mission.id}`, probe {at + 1}: {problem}"
+
+
+def _protect_warnings(loaded: LoadedSpec) -> Iterator[str]:
+    for mission in loaded.missions:
+        if mission.protect and not any(isinstance(probe, SuiteOptions) for probe in mission.probes):
+            problem = "`protect` has no effect: no probe of the mission runs tests (unit_tests, test_suite_parity)"
+            yield f"mission `{mission.id}`: {problem}"
 
 
 def _guard_warnings(loaded: LoadedSpec) -> Iterator[str]:

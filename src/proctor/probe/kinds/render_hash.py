@@ -40,6 +40,9 @@ async def judge(spec: RenderHash, workspace: ProbeWorkspace) -> Judgement:
         return _unfit(spec, f"the reference {spec.reference} cannot be used: {problem}")
     if reference.is_blank:
         return _unfit(spec, f"the reference {spec.reference} cannot be used: it is blank")
+    if reference.hash.bit_count() <= spec.tolerance:
+        plain = "it is so plain that a blank image would be within the tolerance"
+        return _unfit(spec, f"the reference {spec.reference} cannot be used: {plain}")
     judgement, image = await (_page(spec, workspace) if spec.command is None else _command(spec, workspace))
     judgement = replace(judgement, judged=Judged.OUTSIDE)
     if image is None:

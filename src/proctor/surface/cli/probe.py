@@ -146,7 +146,7 @@ def _requirement(tree: TreeCheck) -> str:
         return "the solution must be verified, and is not"
     if tree.verified is ExpectedVerdict.YES:
         return f"the {tree.tree} must not be verified, and is"
-    return "the probes can judge no work"
+    return "a probe cannot tell work from no work"
 
 
 def _tails(tree: TreeCheck) -> Iterator[Text]:

@@ -57,10 +57,10 @@ def run(
     """Run a campaign, record its evidence, and report the results.
 
     Runs every mission of SPEC in every flow. Before the first attempt, each probe is run once on the
-    untouched workspace: if one passes there, the command exits with code 2, and if one cannot run,
-    with code 3, unless --allow-unjudgeable is given. Ctrl-C (or SIGTERM, SIGHUP) once lets running attempts
-    finish; twice cancels them, and they are still sealed; three times ends them at once.
-    `proctor campaign resume` continues later. If the run may cost money, it asks first.
+    untouched workspace: if a goal passes there or a guard fails, the command exits with code 2, and if
+    one cannot run, with code 3, unless --allow-unjudgeable is given. Ctrl-C (or SIGTERM, SIGHUP) once
+    lets running attempts finish; twice cancels them, and they are still sealed; three times ends them at
+    once. `proctor campaign resume` continues later. If the run may cost money, it asks first.
     """
     folder = evidence_root(how["root"])
     overrides = SpecOverrides(
