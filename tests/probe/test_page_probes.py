@@ -161,7 +161,7 @@ def test_render_hash_cannot_judge_with_a_reference_that_is_no_image_or_blank(
     bench: PageBench, reference: bytes
 ) -> None:
     row = bench.run(render("true"), sources={"ref.png": reference})
-    assert (row.verdict, row.fault) == (Verdict.UNAVAILABLE, Fault.WORKSPACE)
+    assert (row.verdict, row.fault) == (Verdict.UNAVAILABLE, Fault.MACHINE)
     assert row.summary.startswith("the reference ref.png cannot be used: it ")
 
 

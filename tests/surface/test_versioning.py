@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from proctor.campaign.freeze import FrozenFiles
+from proctor.canonical import encode
 from proctor.errors import EvidenceError, ProctorError
 from proctor.evidence import health, proofs
 from proctor.evidence.artifacts import (
@@ -25,7 +26,8 @@ from proctor.evidence.digests import read_stamped
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
-from proctor.ids import RunId
+from proctor.evidence.regrade_record import RegradeRecord
+from proctor.ids import CampaignId, Digest, RunId
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import DATABASE as LEDGER
 from proctor.model.script import load_script
@@ -63,7 +65,25 @@ def readers(place: RootPaths, campaign: CampaignPaths) -> dict[str, tuple[Path, 
         "plan.json": (campaign.plan, lambda path: (read_artifact(path, PlanFile), read_plan(campaign))),
         "report.json": (campaign.report, lambda path: read_artifact(path, CampaignReport)),
         "index.json": (campaign.snapshot_index, lambda path: read_artifact(path, FrozenFiles)),
+        "regrade.json": (write_regrade(campaign), lambda path: read_artifact(path, RegradeRecord)),
     }
+
+
+def write_regrade(campaign: CampaignPaths) -> Path:
+    """Write a regrade without attempts."""
+    record = RegradeRecord(
+        regrade_id="now",
+        campaign_id=CampaignId(campaign.folder.name),
+        created_at_ms=1,
+        spec=None,
+        spec_digest=Digest(""),
+        rows_digest=Digest(""),
+        attempts=(),
+    )
+    place = campaign.regrade("now").record
+    place.parent.mkdir(parents=True)
+    place.write_bytes(encode(record))
+    return place
 
 
 def refusal(read: Callable[[Path], Any], path: Path) -> str | None:

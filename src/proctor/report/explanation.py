@@ -102,8 +102,8 @@ class ProbeSummary(ExplanationPart, frozen=True, kw_only=True):
     """Its command line for a shell, quoted; a command that is a string in the spec is run by `bash -c`."""
     run_again: str | None
     """A shell command that makes the workspace as the agent left it in a new folder and runs the probe there, without
-    containment. Null for kinds other than headless_run, if the mission has hidden files, if the files for it are not
-    there or have changed, or if workspace.diff does not have all changes. `proctor regrade` runs every probe again."""
+    containment; a `proctor regrade` for other kinds than headless_run, and if there are hidden files. Null if the files
+    for it are not there or have changed, or if workspace.diff does not have all changes."""
     workspace_problem: str | None = None
     """Why the untouched workspace cannot be made again; null if it can or that is unknown."""
 

@@ -158,15 +158,12 @@ def render_commands(explanation: AttemptExplanation) -> RenderableType | None:
     for each in failed:
         if each.run_again is not None:
             parts.append(Text(f"  {legible(each.run_again)}"))
-        elif each.kind != HEADLESS_RUN:
-            parts.append(Text(f"  proctor regrade {legible(f'{explanation.run_id}/{explanation.attempt_id}')}"))
-            continue
         else:
             if each.workspace_problem is not None:
                 parts.append(Text(f"  # no complete command: {legible(each.workspace_problem)}", style="dim"))
             parts.append(Text("  # in the workspace as the agent left it (see workspace.diff):", style="dim"))
             parts.append(Text(f"  {legible(each.command)}"))
-        if is_shell(each.argv):
+        if is_shell(each.argv) and each.kind == HEADLESS_RUN:
             parts.append(Text("  # the spec has this command as a string, which bash runs", style="dim"))
     return Group(*parts)
 

@@ -18,7 +18,7 @@ from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.layout import TOOL_CALLS, AttemptPaths, RootPaths
 from proctor.ids import AttemptId, Digest
 from proctor.ledger.reader import read_origin
-from proctor.report.explanation import AttemptExplanation, explain
+from proctor.report.explanation import HEADLESS_RUN, AttemptExplanation, ProbeSummary, explain
 from proctor.report.live import is_running
 from proctor.report.planned import read_frozen
 from proctor.report.view import AttemptView, view_attempt
@@ -41,7 +41,20 @@ def explain_attempt(paths: AttemptPaths, *, spell: Callable[[str], str]) -> Atte
         explanation,
         tokens=explanation.tokens if tokens is None else tokens,
         next=tuple(map(spell, explanation.next)),
+        probes=tuple(
+            msgspec.structs.replace(
+                each, run_again=spell(f"proctor regrade {view.record.run_id}/{view.record.attempt_id}")
+            )
+            if view.record is not None and not is_live and _needs_regrade(each, recipe)
+            else each
+            for each in explanation.probes
+        ),
     )
+
+
+def _needs_regrade(probe: ProbeSummary, recipe: "_Recipe") -> bool:
+    """Return whether only Proctor can run a probe again: more than a command, or one on hidden files."""
+    return probe.failure is not None and (probe.kind != HEADLESS_RUN or recipe.has_hidden_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +65,8 @@ class _Recipe:
     """A shell command that makes it in the current folder; empty if it is empty, None if it cannot be made."""
     problem: str | None = None
     """Why it cannot be made, in a few words; None if it can or that is unknown."""
+    has_hidden_files: bool = False
+    """Whether probes see hidden files, which a command cannot lay over it."""
 
 
 def _find_recipe(view: AttemptView) -> _Recipe:
@@ -68,7 +83,7 @@ def _find_recipe(view: AttemptView) -> _Recipe:
         return _Recipe()
     frozen = read_frozen(campaign)
     if frozen.overlays:
-        return _Recipe(problem="hidden files are laid over the workspace; `proctor regrade` runs the probes with them")
+        return _Recipe(has_hidden_files=True)
     keys = (key for key, digest in frozen.workspaces.items() if digest == record.workspace_digest)
     key = next(keys, None)
     if origin is None or not origin.file or key is None:
