@@ -131,7 +131,7 @@ os._exit(0)
 CHEATS = {
     "exit": ("import os\nos._exit(0)\n", "shop: the interpreter exited 0 without an answer"),
     "leave": ("raise SystemExit(0)\n", "shop: SystemExit: 0"),
-    "forge": (FORGE, "shop: tampered: the answer is not that of the program that imports the module"),
+    "forge": (FORGE, "shop: the interpreter exited 0 without an answer"),
     "every name": ("def __getattr__(name):\n    return sum\n", TAMPERED),
     "every module": (TOTAL + HOOK, TAMPERED),
     "no import": (f"{TOTAL}import importlib\nimportlib.import_module = lambda name: None\n", None),
@@ -150,7 +150,7 @@ CHEATS = {
     "kill": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", None),
     "bad at exit": (
         f"{TOTAL}import atexit, os\natexit.register(os._exit, 7)\n",
-        "shop: the interpreter exited 7 after the import",
+        "shop: the interpreter exited 7 without an answer",
     ),
     "rude error": (
         "class Rude(Exception):\n    def __str__(self):\n        raise self\nraise Rude\n",

@@ -96,6 +96,26 @@ def test_observations_that_do_not_parse_are_none(tmp_path: Path, monkeypatch: py
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "__init__.py").write_text("")
-    (programs / "look.py").write_text("def main():\n    print('{\"access\": 1}')\n")
+    (programs / "look.py").write_text("def main():\n    print(input(), '{\"access\": 1}', sep='\\n')\n")
     monkeypatch.setattr("proctor.probe.observe._PROGRAMS", programs)
     assert run(tmp_path).summary == "None"
+
+
+@pytest.mark.requirement("probe.outside")
+@pytest.mark.parametrize(
+    ("program", "summary"),
+    [
+        ("print(input(), '{}', sep='\\n')", "{}"),
+        ("print('{}')", "None"),
+        ("print(input(), '{}', sep='\\n'); raise SystemExit(1)", "None"),
+    ],
+)
+def test_answer_counts_only_with_the_word_of_its_request_and_if_the_program_exits_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, summary: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "__init__.py").write_text("")
+    (programs / "look.py").write_text(f"def main():\n    {program}\n")
+    monkeypatch.setattr("proctor.probe.observe._PROGRAMS", programs)
+    assert run(tmp_path).summary == summary

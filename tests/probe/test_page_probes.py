@@ -267,7 +267,8 @@ def judge(bench: PageBench, monkeypatch: pytest.MonkeyPatch, seen: Any, **more: 
     said = seen if isinstance(seen, str) else json.dumps(seen)
     (programs / "__init__.py").write_text("")
     (programs / "browser.py").write_text(
-        f"import sys\ndef main():\n    sys.stderr.write(sys.stdin.read())\n    sys.stdout.write({said!r})\n"
+        "import sys\ndef main():\n    word = sys.stdin.readline()\n"
+        f"    sys.stderr.write(sys.stdin.read())\n    sys.stdout.write(word + {said!r})\n"
     )
     monkeypatch.setattr("proctor.probe.observe._PROGRAMS", programs)
     monkeypatch.setenv("PROCTOR_CHROMIUM", sys.executable)

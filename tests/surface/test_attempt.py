@@ -99,9 +99,17 @@ def test_explain_shows_prompt_actions_claim_and_verification(quickstart: Quickst
     assert story["changes"] == [{"file": "greet.py", "added": 1, "removed": 1, "isGenerated": False}]
     [probe] = story["probes"]
     assert probe.pop("runAgain").endswith("workspace.diff && python3 greet.py)")
-    verdicts = {"before": "fail", "after": "pass", "failure": None}
+    verdicts: dict[str, Any] = {
+        "before": "fail",
+        "mutant": None,
+        "after": "pass",
+        "judged": "outside",
+        "failure": None,
+        "files": [],
+    }
+    kind = {"kind": "headless_run", "role": "goal", "criterion": "probe 1 (headless_run)"}
     told = {"command": "python3 greet.py", "workspaceProblem": None}
-    assert probe == {"index": 0, "argv": ["python3", "greet.py"], **told, **verdicts}
+    assert probe == {"index": 0, "argv": ["python3", "greet.py"], **kind, **told, **verdicts}
 
 
 def failed_attempt(lab: Lab, workspace: dict[str, Any]) -> Any:

@@ -141,8 +141,6 @@ def _find_wrong(
     lacking = [name for name in request.names[:-1] if name not in found.has]
     if lacking:
         return f"it has no {_list(lacking)}"
-    if seen.finished.exit is None or seen.finished.exit.code != 0:
-        return f"the interpreter {ended} after the import"
     return None
 
 
