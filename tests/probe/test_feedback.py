@@ -245,7 +245,7 @@ def test_feedback_shows_only_counts_with_hidden_files() -> None:
         hidden=True,
     )
 
-    assert [check.observed for check in given_back.checks] == [("3 of 7 tests fail",), ("the command exited with 1",)]
+    assert [check.observed for check in given_back.checks] == [("3 of 7 tests fail",), ("the check fails",)]
     assert "hidden" not in given_back.text
     assert "==" not in given_back.text
 
@@ -272,7 +272,7 @@ def test_feedback_leaves_out_a_summary_that_quotes_a_hidden_file() -> None:
         files=(b"def test_total():\n    assert total(cart) == FOUR\n",),
     )
 
-    assert given_back.checks[0].observed == ("the command exited with 1",)
+    assert given_back.checks[0].observed == ("the check fails",)
 
 
 def test_feedback_names_a_protected_file_that_was_changed() -> None:
