@@ -14,7 +14,7 @@ from proctor.contain.ladder import Containment, Variant
 from proctor.errors import InputError, MachineError
 from proctor.ids import ProcessId
 from proctor.runtime.base import Executable, HostRequest, ModelChoice
-from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
+from proctor.runtime.codex.home import as_arguments, mcp_servers, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.executable import AGENTS_VARIABLE, agents_dir, recheck
@@ -261,3 +261,22 @@ def test_agents_are_looked_for_where_they_are_named_else_where_they_were_install
     assert agents_dir() is None
     monkeypatch.setenv(AGENTS_VARIABLE, str(tmp_path))
     assert agents_dir() == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ('[mcp_servers.kit]\ncommand = "kit"\n[mcp_servers.off]\nenabled = false\n', {"kit"}),
+        ('mcp_servers = "kit"', set()),
+        ("[mcp_servers]\nkit = 1", set()),
+        ("not toml", set()),
+        (None, set()),
+    ],
+)
+def test_mcp_servers_of_the_settings_are_those_that_are_enabled(
+    ask: HostRequest, settings: str | None, names: set[str]
+) -> None:
+    ask.home.mkdir(parents=True)
+    if settings is not None:
+        (ask.home / "config.toml").write_text(settings)
+    assert mcp_servers(ask) == names

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +87,20 @@ def own_variables(request: HostRequest) -> dict[str, str]:
         "HOME": request.env.get("HOME", home),
         "TMPDIR": request.env.get("TMPDIR", str(request.tmp)),
     }
+
+
+def mcp_servers(request: HostRequest) -> frozenset[str]:
+    """Return the names of the MCP servers that the settings of this home enable; none if they cannot be read."""
+    try:
+        settings = tomllib.loads((codex_home(request) / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return frozenset()
+    servers = settings.get("mcp_servers")
+    if not isinstance(servers, dict):
+        return frozenset()
+    return frozenset(
+        name for name, server in servers.items() if isinstance(server, dict) and server.get("enabled") is not False
+    )
 
 
 def overrides(request: HostRequest) -> dict[str, Any]:

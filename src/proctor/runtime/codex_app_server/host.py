@@ -17,7 +17,7 @@ from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex import program
-from proctor.runtime.codex.home import as_arguments, overrides, own_variables, return_login, write_home
+from proctor.runtime.codex.home import as_arguments, mcp_servers, overrides, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.schema import SchemaMethods, digest_fact, read_schema
@@ -54,9 +54,11 @@ class CodexHost:
         *,
         clock: Clock,
         marker: str,
+        servers: frozenset[str] = frozenset(),
         deadlines: Deadlines = DEADLINES,
     ) -> None:
         self.facts = facts
+        self._servers = servers
         self._connection = connection
         self._marker = marker
         self._clock = clock
@@ -73,7 +75,13 @@ class CodexHost:
     @asynccontextmanager
     async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[CodexSession]:
         session = CodexSession(
-            self._connection, request, tap, clock=self._clock, marker=self._marker, deadlines=self._deadlines
+            self._connection,
+            request,
+            tap,
+            clock=self._clock,
+            marker=self._marker,
+            servers=self._servers,
+            deadlines=self._deadlines,
         )
         try:
             await session.start()
@@ -108,7 +116,13 @@ async def open_host(request: HostRequest, tap: Tap) -> AsyncIterator[CodexHost]:
                 facts = _facts(request, version, transport, schema, said=said)
                 facts["runningProgram"] = running
                 facts["credentialSource"] = await observe_login(connection, request.model)
-                yield CodexHost(connection, facts, clock=request.clock, marker=request.process)
+                yield CodexHost(
+                    connection,
+                    facts,
+                    clock=request.clock,
+                    marker=request.process,
+                    servers=await anyio.to_thread.run_sync(mcp_servers, request),
+                )
             finally:
                 connection.is_closing = True
                 # Shielded so that cancellation cannot leave the program running; `stop` is bounded by itself.

@@ -42,6 +42,8 @@ class Deadlines:
     """For the end of commands that are still running after a turn."""
     mcp_s: float = 60.0
     """For MCP servers to start, before a turn."""
+    mcp_unheard_s: float = 10.0
+    """For the first report about an MCP server of the settings."""
     farewell_s: float = 0.1
     """For each further request after `teardown_s` is used up."""
 
@@ -66,6 +68,7 @@ class CodexSession:
         *,
         clock: Clock,
         marker: str,
+        servers: frozenset[str] = frozenset(),
         deadlines: Deadlines = DEADLINES,
     ) -> None:
         self.tap = tap
@@ -79,7 +82,7 @@ class CodexSession:
         self._teardown_left_s = deadlines.teardown_s
         self._thread: ThreadId | None = None
         self._turns = Turns()
-        self._servers = _McpServers()
+        self._servers = _McpServers(servers, unheard_s=deadlines.mcp_unheard_s)
         self._hangup: str | None = None
         self._was_running = self._was_unknown = False  # when the connection dropped
         self._running: set[str] = set()
@@ -311,27 +314,36 @@ class CodexSession:
 
 
 class _McpServers:
-    """Which MCP servers of the thread are still starting."""
+    """Which MCP servers of the thread are still starting. `expected` are those of the settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: frozenset[str], *, unheard_s: float) -> None:
         self.starting: set[str] = set()
+        # Codex reports that a server starts only after it has replied to the request for the thread (seen with 0.163).
+        self._unheard = set(expected)
+        self._unheard_s = unheard_s
         self._changed = anyio.Event()
 
     def update(self, name: Any, status: Any) -> None:
         if not isinstance(name, str):
             return
+        self._unheard.discard(name)
         if status == "starting":
             self.starting.add(name)
         else:
             self.starting.discard(name)
-            self._wake()
+        self._wake()
 
     def give_up(self) -> None:
         self.starting.clear()
+        self._unheard.clear()
         self._wake()
 
     async def wait(self) -> None:
         """Return when no server is starting."""
+        with anyio.move_on_after(self._unheard_s):
+            while self._unheard:
+                await self._changed.wait()
+        self._unheard.clear()
         while self.starting:
             await self._changed.wait()
 
