@@ -187,7 +187,9 @@ def test_probe_check_exits_3_if_a_probe_cannot_run_on_this_machine(lab: Lab) -> 
 @pytest.mark.requirement("probe.kinds")
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - NEEDS_A_BROWSER))
 def test_example_mission_of_each_kind_is_verified_by_its_solution_alone(lab: Lab, kind: str) -> None:
-    said = lab.proctor("probe", "check", str(EXAMPLES / f"{kind}.yaml"), "--runs", "1")
+    # The second run on the untouched workspace must be judged like the first.
+    runs = "2" if kind == "test_suite_parity" else "1"
+    said = lab.proctor("probe", "check", str(EXAMPLES / f"{kind}.yaml"), "--runs", runs)
     assert said.returncode == 0, said.stdout
 
 

@@ -68,7 +68,8 @@ class ProbeRunner:
                         protect=self.mission.protect,
                         sources=self.sources,
                         hidden=self.hidden_files,
-                        baseline=self.baselines.get(index),
+                        # Run again on the untouched workspace, a probe is judged as if it had not run before.
+                        baseline=None if each is Phase.BASELINE else self.baselines.get(index),
                     ),
                     patch=patch,
                     keep=self.keep if phase is Phase.FINAL else None,
