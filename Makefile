@@ -36,7 +36,7 @@ export UV_SYSTEM_CERTS ?= true
 export UV_HTTP_TIMEOUT ?= 600
 export UV_NO_PROGRESS ?= 1
 
-.PHONY: help agents demo test-fast test wheel test-wheel test-pythons browser check accept conformance chaos hostile mutants bench-quick bench contract matrix lock clean
+.PHONY: help agents demo test-fast test wheel test-wheel test-pythons chromium browser check accept conformance chaos hostile mutants bench-quick bench contract matrix lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -80,10 +80,13 @@ test-wheel: $(STAMP) ## install the wheel in dist/ into an empty environment and
 test-pythons: $(STAMP) ## test-fast on every installed Python from 3.11 to 3.14
 	$(BIN)/python tests/pythons.py $(BIN)/uv $(FAST_WORKERS)
 
-browser: $(STAMP) ## the example application, and the probes that look at pages, in a real browser
+# Debian's, where it can be installed. Any other on PATH will do.
+chromium:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
 	  || { echo "no chromium here: install Debian's package chromium, or put a chromium on PATH" >&2; exit 1; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
+browser: $(STAMP) chromium ## the example application, and the probes that look at pages, in a real browser
 	$(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist browser
 
 check: $(STAMP) ## format, lint, types, import contracts, words to avoid, field docstrings; print the package's shape
@@ -113,7 +116,7 @@ conformance: $(STAMP) ## the whole conformance suite on every runtime, transport
 # Such as ONLY=scale: run one area.
 ONLY ?=
 
-bench: $(STAMP) ## benchmarks of speed and size against their targets (ONLY=attempts, probes or scale: one area)
+bench: $(STAMP) chromium ## benchmarks of speed and size against their targets (ONLY=attempts, probes or scale: one area)
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(STAMP) ## each benchmark once, to see that it works
@@ -122,7 +125,7 @@ bench-quick: $(STAMP) ## each benchmark once, to see that it works
 # Such as WITHOUT=hiding: leave out one of the defences (restore, controls, hiding, feedback). The command then fails.
 WITHOUT ?=
 
-hostile: $(STAMP) ## play the catalogue of cheats through the real Codex: none may be verified
+hostile: $(STAMP) chromium ## play the catalogue of cheats through the real Codex: none may be verified
 	$(BIN)/python tests/offline.py $(BIN)/python -m hostile $(if $(WITHOUT),--without $(WITHOUT))
 
 mutants: $(STAMP) ## break the code on purpose, and check that the tests that cite each requirement notice

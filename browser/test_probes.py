@@ -174,6 +174,7 @@ def test_render_hash_compares_a_page_with_its_reference_and_keeps_both_images(be
     assert (blank.verdict, blank.summary) == (Verdict.FAIL, "the image (400 × 300) is blank")
 
 
+@pytest.mark.proctor_process
 @pytest.mark.parametrize("kind", ["browser_smoke", "render_hash"])
 def test_example_mission_is_verified_by_its_solution_alone(kind: str) -> None:
     command = [sys.executable, "-m", "proctor", "probe", "check", f"examples/probes/{kind}.yaml", "--runs", "1"]

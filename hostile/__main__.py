@@ -24,6 +24,7 @@ from hostile.examples import example_plays
 from proctor.attempt.expectation import decide_tree
 from proctor.campaign.run import run_campaign
 from proctor.campaign.watch import CampaignWatcher
+from proctor.errors import ProctorError
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport
 from proctor.evidence.layout import AttemptPaths, RootPaths
 from proctor.evidence.reader import read_artifact, read_rows
@@ -189,7 +190,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hostile", description=__doc__)
     parser.add_argument("--without", choices=sorted(DEFENCES), help="leave out one defence")
     asked = parser.parse_args()
-    results = play_all(all_plays(), without=asked.without)
+    try:
+        results = play_all(all_plays(), without=asked.without)
+    except ProctorError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit
     sys.stdout.write("\n".join([*lines_of(results), conclusion(results), ""]))
     return 0 if all((each.verified is True) is (each.play.flaw is None) for each in results) else 1
 

@@ -27,31 +27,31 @@ def methods(line: Line) -> list[str]:
 
 def test_turn_begins_only_when_a_server_reported_late_is_ready() -> None:
     async def play() -> None:
-        async with connected() as line:
-            async with (
-                host_of(line, unheard_s=60).open_session(session_ask(), MemoryTap()) as session,
-                meanwhile(lambda: session.turn("Hello")),
-            ):
-                for status in ("starting", "ready"):
-                    await anyio.wait_all_tasks_blocked()
-                    assert "turn/start" not in methods(line)
-                    line.twin.notify(STATUS, threadId=session.thread, name="kit", status=status)
+        async with (
+            connected() as line,
+            host_of(line, unheard_s=60).open_session(session_ask(), MemoryTap()) as session,
+            meanwhile(lambda: session.turn("Hello")),
+        ):
+            for status in ("starting", "ready"):
                 await anyio.wait_all_tasks_blocked()
-                assert "turn/start" in methods(line)
-                line.twin.say(turn_completed(session.thread))
+                assert "turn/start" not in methods(line)
+                line.twin.notify(STATUS, threadId=session.thread, name="kit", status=status)
+            await anyio.wait_all_tasks_blocked()
+            assert "turn/start" in methods(line)
+            line.twin.say(turn_completed(session.thread))
 
     run(play)
 
 
 def test_turn_begins_without_a_server_that_is_never_reported() -> None:
     async def play() -> None:
-        async with connected() as line:
-            async with (
-                host_of(line, unheard_s=0.01).open_session(session_ask(), MemoryTap()) as session,
-                meanwhile(lambda: session.turn("Hello")),
-            ):
-                while "turn/start" not in methods(line):
-                    await anyio.wait_all_tasks_blocked()
-                line.twin.say(turn_completed(session.thread))
+        async with (
+            connected() as line,
+            host_of(line, unheard_s=0.01).open_session(session_ask(), MemoryTap()) as session,
+            meanwhile(lambda: session.turn("Hello")),
+        ):
+            while "turn/start" not in methods(line):
+                await anyio.wait_all_tasks_blocked()
+            line.twin.say(turn_completed(session.thread))
 
     run(play)
