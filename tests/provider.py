@@ -19,8 +19,10 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.model.connection import Door, ModelLimits
 from proctor.model.dialects import built_in_dialects
 from proctor.model.exchange import Exchange, ScriptSlot
+from proctor.model.journal import Journal
 from proctor.model.player import Player
 from proctor.model.script import Script
+from proctor.testing.journals import TEXT_BYTES
 
 DEADLINE_S = 10
 
@@ -51,7 +53,7 @@ class Provider:
     def heard(self) -> str:
         """What the conversations said to it."""
         return "\n".join(
-            text for stage in self._exchange.slots.values() for row in stage.journal.rows for text in row.heard
+            text for stage in self._exchange.slots.values() for row in stage.journal.rows for text in row.texts
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +72,9 @@ class Provider:
                 steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
                 script = msgspec.convert({"version": 1, "steps": steps}, Script)
                 player = Player(key, script, dialects=built_in_dialects())
-                self._exchange.slots[key] = ScriptSlot(player=player, token="")
+                self._exchange.slots[key] = ScriptSlot(
+                    player=player, token="", journal=Journal(key, text_bytes=TEXT_BYTES)
+                )
             slot = self._exchange.slots[key]
             with suppress(ClientDisconnect):
                 await self._exchange.respond(slot, Request(scope, receive), send, path=path)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real_agent
 
 def heard_last(server: Real, key: str) -> tuple[str, ...]:
     """What the model was told with its latest request: the proof of what a thread remembers."""
-    return server.model.journal(key)[-1].heard
+    return server.model.journal(key)[-1].texts
 
 
 @pytest.mark.requirement("runtime.codex-app-server")
@@ -167,8 +167,8 @@ def test_a_tool_of_ours_is_offered_called_and_told_to_the_model_with_its_failure
 
     rows = run(test)
     assert "divide" in rows[0].tools
-    assert rows[1].heard[-1] == "42"
-    assert "ZeroDivisionError" in rows[2].heard[-1]
+    assert rows[1].texts[-1] == "42"
+    assert "ZeroDivisionError" in rows[2].texts[-1]
 
 
 @pytest.mark.requirement("attempt.interrupt-one")

@@ -19,6 +19,7 @@ from proctor.model.player import RequestKind
 from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.codex.catalog import catalog
+from proctor.testing.journals import TEXT_BYTES
 
 DEADLINE_S = 60
 CONFIG = """
@@ -124,7 +125,10 @@ def script(*steps: dict[str, Any]) -> Script:
 @asynccontextmanager
 async def playing(folder: Path, *steps: dict[str, Any]) -> AsyncIterator[tuple[Codex, ScriptedModel]]:
     with anyio.fail_after(DEADLINE_S):
-        async with open_model() as model, open_codex(folder, model.play("one", script(*steps))) as codex:
+        async with (
+            open_model(text_bytes=TEXT_BYTES) as model,
+            open_codex(folder, model.play("one", script(*steps))) as codex,
+        ):
             yield codex, model
 
 
@@ -169,9 +173,9 @@ def test_intents_happen_in_the_workspace(tmp_path: Path) -> None:
         "old.txt": "new\n",
     }
     assert outline(rows) == [(RequestKind.MAIN, step, 0) for step in range(len(steps))]
-    assert rows[0].heard[-1] == "Fix the greeting."
-    assert "seen" in rows[1].heard[-1]
-    assert rows[4].heard[-1] == "42"
+    assert rows[0].texts[-1] == "Fix the greeting."
+    assert "seen" in rows[1].texts[-1]
+    assert rows[4].texts[-1] == "42"
     deltas = [m["params"]["delta"] for m in said if m.get("method") == "item/agentMessage/delta"]
     assert deltas == ["All ", "done", "."]
     thoughts = [m["params"]["delta"] for m in said if m.get("method") == "item/reasoning/summaryTextDelta"]

@@ -107,7 +107,7 @@ def test_broken_dialect_fails_only_the_scripts_that_need_it(
         express(Patch(file="a", delete=True), [Tool(name="other", properties={})], dialects=dialects)
     script = msgspec.convert({"version": 1, "steps": [{"run": "ls"}]}, Script)
     player = Player("key", script, dialects=order_for(TAU, dialects))
-    request = ReplyRequest(model="m", tools=(BASH,), items=(Item(raw=b"u", is_users=True, text="u"),))
+    request = ReplyRequest(model="m", tools=(BASH,), items=(Item(raw=b"u", is_users=True, parts=()),))
     served = player.serve(request)
     assert served.kind is RequestKind.REFUSED
     assert isinstance(served.answer, Refusal)

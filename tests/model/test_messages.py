@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from proctor.errors import WireError
 from proctor.model.messages import count_tokens, parse_request, render, render_error, render_unstreamed
-from proctor.model.wire import Failure, Item, Part, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
+from proctor.model.wire import (
+    ContentPart,
+    Failure,
+    Item,
+    Part,
+    Pause,
+    Reasoning,
+    Reply,
+    ReplyRequest,
+    Text,
+    Tokens,
+    Tool,
+    ToolCall,
+)
 
 TOKENS = Tokens(input=10, cached=4, output=7, reasoning=2)
 BASH = Tool(name="Bash", properties={"command": {"type": "string"}})
@@ -126,22 +139,25 @@ def body(*messages: dict[str, Any], **fields: Any) -> bytes:
     return msgspec.json.encode({"model": "m", "stream": True, "messages": messages, **fields})
 
 
-def item(role: str, block: dict[str, Any], text: str, *, is_users: bool = False) -> Item:
-    return Item(raw=msgspec.json.encode({"role": role, "content": block}), is_users=is_users, text=text)
+def item(role: str, block: dict[str, Any], kind: str, text: str, *, is_users: bool = False, **more: str) -> Item:
+    raw = msgspec.json.encode({"role": role, "content": block})
+    return Item(raw=raw, is_users=is_users, parts=(ContentPart(role=role, kind=kind, text=text, **more),))
 
 
 def test_a_request_is_read_block_by_block_without_its_cache_marks() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
     text = {"type": "text", "text": "Go"}
-    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {"text": "no words"}}
+    call = {"type": "tool_use", "id": "c", "name": "mcp__kit__add", "input": {"b": 1, "a": "no words"}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": "42"}
-    nested = {"type": "tool_result", "tool_use_id": "d", "content": [{"type": "text", "text": "43"}, {"type": "image"}]}
-    marked = [block | {"cache_control": {"type": "ephemeral"}} for block in (text, result)]
+    nested = {"type": "tool_result", "tool_use_id": "d", "content": [{"type": "text", "text": "43"}]}
+    mixed = {"type": "tool_result", "tool_use_id": "e", "content": [{"type": "text", "text": "44"}, {"type": "image"}]}
     asked = body(
-        {"role": "user", "content": [marked[0]]},
+        {"role": "user", "content": [text | mark]},
         {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [marked[1], nested]},
+        {"role": "user", "content": [result | mark, nested, mixed, {"type": "image"}]},
         {"role": "system", "content": "The user says more."},
         unknown={"to": "us"},
+        system=[{"type": "text", "text": "Be good."} | mark, {"type": "text", "text": "Be brief."}],
         tools=[
             {"name": "Bash", "input_schema": {"properties": {"command": {"type": "string"}}}},
             {"name": "mcp__kit__add", "input_schema": {}},
@@ -152,13 +168,18 @@ def test_a_request_is_read_block_by_block_without_its_cache_marks() -> None:
         model="m",
         tools=(BASH, ADD, Tool(name="web_search", properties={})),
         items=(
-            item("user", text, "Go", is_users=True),
-            item("assistant", call, ""),
-            item("user", result, "42"),
-            item("user", nested, "43"),
-            item("system", {"type": "text", "text": "The user says more."}, "The user says more."),
+            item("user", text, "text", "Go", is_users=True),
+            item("assistant", call, "tool_use", '{"b":1,"a":"no words"}', tool="mcp__kit.add", call_id="c"),
+            item("user", result, "tool_result", "42", call_id="c"),
+            item("user", nested, "tool_result", "43", call_id="d"),
+            item("user", mixed, "tool_result", msgspec.json.encode(mixed["content"]).decode(), call_id="e"),
+            item("user", {"type": "image"}, "image", '{"type":"image"}', is_users=True),
+            item("system", {"type": "text", "text": "The user says more."}, "text", "The user says more."),
         ),
+        system=tuple(ContentPart(role="system", kind="text", text=text) for text in ("Be good.", "Be brief.")),
     )
+    (system,) = parse_request(body(system="Be good.")).system
+    assert system.text == "Be good."
 
 
 def test_an_answer_of_a_form_is_asked_for_by_a_format_or_by_a_tool() -> None:

@@ -22,7 +22,7 @@ def player(*steps: dict[str, Any]) -> Player:
 
 def ask(*texts: str, tools: tuple[Tool, ...] = (EXEC,)) -> ReplyRequest:
     """A conversation; what begins with `u` is the user's."""
-    items = [Item(raw=text.encode(), is_users=text.startswith("u"), text=text) for text in texts]
+    items = [Item(raw=text.encode(), is_users=text.startswith("u"), parts=()) for text in texts]
     return ReplyRequest(model="m", tools=tools, items=tuple(items))
 
 

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from proctor.errors import WireError
 from proctor.model.responses import parse_request, render, render_error
-from proctor.model.wire import Item, Part, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
+from proctor.model.wire import (
+    ContentPart,
+    Item,
+    Part,
+    Pause,
+    Reasoning,
+    Reply,
+    ReplyRequest,
+    Text,
+    Tokens,
+    Tool,
+    ToolCall,
+)
 
 TOKENS = Tokens(input=10, cached=4, output=7, reasoning=2)
 SHELL = Tool(name="exec_command", properties={"cmd": {"type": "string"}})
@@ -118,19 +130,43 @@ def test_silences_stand_between_events() -> None:
     assert rendered(Reasoning(text="a"), pause)[-2] == pause
 
 
-def test_a_request_is_read_with_the_tools_of_its_namespaces() -> None:
-    user = {
-        "type": "message",
-        "role": "user",
-        "content": [{"type": "input_text", "text": "Go"}, {"type": "input_image"}],
-    }
-    output = {"type": "function_call_output", "call_id": "c", "output": "42"}
-    nested = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "43"}]}
+def test_a_request_is_read_with_its_tools_and_all_its_parts() -> None:
+    image = {"type": "input_image", "image_url": "data:,"}
+    call = {"type": "function_call", "call_id": "c", "name": "add", "namespace": "kit", "arguments": '{"b":1,"a":2}'}
+    patch = {"type": "custom_tool_call", "call_id": None, "name": "apply_patch", "input": "*** Begin Patch"}
+    reasoning = {"type": "reasoning", "content": None, "summary": [{"type": "summary_text", "text": "Hm."}]}
+    expected: list[tuple[dict[str, Any], list[ContentPart]]] = [
+        (
+            {
+                "type": "message",
+                "role": "developer",
+                "content": [{"type": "input_text", "text": t} for t in ("a", "b")],
+            },
+            [part("text", "a", role="developer"), part("text", "b", role="developer")],
+        ),
+        (
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go"}, image]},
+            [part("text", "Go", role="user"), part("input_image", json_of(image), role="user")],
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]},
+            [part("text", "Yes.", role="assistant")],
+        ),
+        (call, [part("function_call", '{"b":1,"a":2}', tool="kit.add", call_id="c")]),
+        (result("42"), [part("function_call_output", "42", call_id="c")]),
+        (result([{"type": "input_text", "text": "43"}]), [part("function_call_output", "43", call_id="c")]),
+        (result([image]), [part("function_call_output", json_of([image]), call_id="c")]),
+        (patch, [part("custom_tool_call", "*** Begin Patch", tool="apply_patch")]),
+        (reasoning, [part("reasoning", json_of(reasoning))]),
+        ({"role": "user", "content": []}, [part("", '{"role":"user","content":[]}', role="user")]),
+        ({"type": "new", "content": [7]}, [part("", "7")]),
+    ]
     request = {
         "model": "m",
         "stream": True,
         "unknown": {"to": "us"},
-        "input": [user, output, nested, {"type": "reasoning", "content": None}, {"type": "new", "output": {"a": 1}}],
+        "instructions": "Be brief.",
+        "input": [raw for raw, _ in expected],
         "tools": [
             {"type": "function", "name": "exec_command", "parameters": {"properties": {"cmd": {"type": "string"}}}},
             {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}},
@@ -139,15 +175,28 @@ def test_a_request_is_read_with_the_tools_of_its_namespaces() -> None:
         ],
     }
     ask = parse_request(msgspec.json.encode(request))
-    texts = [("Go", True), ("42", False), ("43", False), ("", False), ("", False)]
     assert ask == ReplyRequest(
         model="m",
         tools=(SHELL, EDIT, ADD, Tool(name="web_search", properties={})),
         items=tuple(
-            Item(raw=msgspec.json.encode(raw), is_users=is_users, text=text)
-            for raw, (text, is_users) in zip(request["input"], texts, strict=True)  # type: ignore[call-overload]
+            Item(raw=msgspec.json.encode(raw), is_users=raw.get("role") == "user", parts=tuple(parts))
+            for raw, parts in expected
         ),
+        system=(part("text", "Be brief.", role="system"),),
     )
+    assert ask.parts == (*ask.system, *(each for _, parts in expected for each in parts))
+
+
+def part(kind: str, text: str, *, role: str = "", **more: str) -> ContentPart:
+    return ContentPart(role=role, kind=kind, text=text, **more)
+
+
+def result(output: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": "c", "output": output}
+
+
+def json_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def test_a_bare_prompt_is_one_item_of_the_users() -> None:

@@ -90,7 +90,7 @@ def test_a_script_is_played_and_every_request_is_in_the_journal() -> None:
             ]
             first = rows[0]
             assert (first.at_ms, first.method, first.path) == (1234, "POST", "/v1/responses")
-            assert (first.model, first.tools, first.heard) == ("m", ("exec_command",), ("Go",))
+            assert (first.model, first.tools, [item.chars for item in first.items]) == ("m", ("exec_command",), [2])
             assert "exhausted" in (rows[3].error or "")
 
     anyio.run(main)

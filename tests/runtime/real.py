@@ -17,6 +17,7 @@ from proctor.runtime.codex_app_server.host import CodexHost, open_host
 from proctor.runtime.codex_app_server.session import CodexSession
 from proctor.runtime.environment import agent_environment
 from proctor.testing.agent_under_test import host_asked, session_asked
+from proctor.testing.journals import TEXT_BYTES
 from tests.runtime.twin import MemoryTap
 
 _PROCESSES = count(1)
@@ -80,7 +81,7 @@ async def real_server(folder: Path, **ask: Any) -> AsyncIterator[Real]:
     tap = MemoryTap()
     whole = {"env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values, **ask}
     async with (
-        open_model() as model,
+        open_model(text_bytes=TEXT_BYTES) as model,
         host_asked(folder, name=f"p{next(_PROCESSES)}", program=RUNTIME.locate({}), **whole) as asked,
         open_host(asked, tap) as host,
     ):

@@ -16,7 +16,7 @@ from proctor.clock import Clock
 from proctor.errors import WireError
 from proctor.model import messages, responses
 from proctor.model.connection import Connection, Door, RefusalReason
-from proctor.model.journal import Journal, JournalRow, last_texts
+from proctor.model.journal import Journal, JournalItem, JournalRow
 from proctor.model.player import Hang, Player, Refusal, RequestKind, ServedReply
 from proctor.model.wire import Pause, Reply, ReplyRequest, Wire
 
@@ -38,7 +38,7 @@ class ScriptSlot:
     player: Player
     token: str
     """The part of the URL that only the agent of this attempt knows."""
-    journal: Journal = field(default_factory=Journal)
+    journal: Journal
     clients: dict[Connection, None] = field(default_factory=dict)
     """The connections on which the token was received. The one idle for longest is first."""
     received_bytes: int = 0
@@ -141,7 +141,8 @@ class Exchange:
         send: Send,
     ) -> None:
         served = slot.player.serve(reply_request)
-        number = slot.journal.add(_journal_row(row, reply_request, served))
+        items = slot.journal.describe(reply_request.parts)
+        number = slot.journal.add(_journal_row(row, reply_request, served, items))
 
         async def deliver() -> None:
             match served.answer:
@@ -161,7 +162,9 @@ class Exchange:
         slot.journal.amend(number, is_complete=served.is_complete, client_aborted=client_aborted)
 
 
-def _journal_row(row: JournalRow, request: ReplyRequest, served: ServedReply) -> JournalRow:
+def _journal_row(
+    row: JournalRow, request: ReplyRequest, served: ServedReply, items: tuple[JournalItem, ...]
+) -> JournalRow:
     refusal = served.answer if isinstance(served.answer, Refusal) else None
     return replace(
         row,
@@ -172,7 +175,7 @@ def _journal_row(row: JournalRow, request: ReplyRequest, served: ServedReply) ->
         digest=served.digest,
         model=request.model,
         tools=tuple(tool.full_name for tool in request.tools),
-        heard=last_texts(request.items),
+        items=items,
         has_output_schema=request.has_output_schema,
         error=refusal.message if refusal else None,
     )

@@ -1,18 +1,43 @@
 """The journal of a scripted model: one row per request, in bounded memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
 import msgspec
 
+from proctor.canonical import digest_bytes
 from proctor.ids import Digest
 from proctor.model.player import RequestKind
-from proctor.model.wire import Item
+from proctor.model.wire import ContentPart
 
 _MAX_ROWS: Final = 500
-_MAX_TEXTS: Final = 6
-_MAX_TEXT_CHARS: Final = 1000
+
+
+class JournalItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """One part of what a request says to the model: a text of a message, a tool call, a tool result or something else.
+
+    Consecutive requests share the objects of what they have in common.
+    """
+
+    role: str
+    """The role that the request names, `system` for system text outside the conversation; empty if it names none."""
+    kind: str
+    """`text`, or the type in the wire format, such as `tool_use`, `function_call_output` or `input_image`."""
+    digest: Digest
+    """The digest of the text as UTF-8: of a text, the arguments of a call, the output of a result, or else the JSON."""
+    chars: int
+    """The length of the text."""
+    tool: str = ""
+    """The tool that a call names, in the form of the row's `tools`; empty for anything else."""
+    call_id: str = ""
+    """The id that a call shares with its result; empty for anything else."""
+    text: str | None = None
+    """The text; null if the journal keeps no texts, or had no room left for it."""
+    is_text_dropped: bool = False
+    """Whether the journal keeps texts and had no room left for this one."""
 
 
 class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -38,8 +63,8 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     """The model that the request names; empty if it names none."""
     tools: tuple[str, ...] = ()
     """The names of the tools that the request offers."""
-    heard: tuple[str, ...] = ()
-    """The last texts of the conversation: of the last 6 items, at most 1000 characters each."""
+    items: tuple[JournalItem, ...] = ()
+    """All that the request says to the model, in order, beginning with the system text outside the conversation."""
     has_output_schema: bool = False
     """Whether the request demands an answer of a given JSON schema."""
     error: str | None = None
@@ -49,14 +74,37 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     client_aborted: bool = False
     """Whether the client disconnected before the answer was complete."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all items.
+
+        Raises ValueError if one is missing, because otherwise the absence of a text would prove nothing.
+        """
+        return tuple(_text_of(item) for item in self.items)
+
+
+def _text_of(item: JournalItem) -> str:
+    if item.text is None:
+        why = "had no room left for" if item.is_text_dropped else "was opened without `text_bytes` and does not keep"
+        raise ValueError(f"the journal {why} a text of {item.chars} characters ({item.digest})")
+    return item.text
+
 
 Rows = tuple[JournalRow, ...]
 
 
 class Journal:
-    """The latest 500 rows of one script. Waiting callers are notified of every change."""
+    """The latest 500 rows of one script. Waiting callers are notified of every change.
 
-    def __init__(self) -> None:
+    At most `text_bytes` bytes of texts are kept, over all requests; a text that occurs again counts once.
+    """
+
+    def __init__(self, key: str, *, text_bytes: int) -> None:
+        self.key = key
+        self._keeps_texts = text_bytes > 0
+        self._free_bytes = text_bytes
+        self._texts: dict[Digest, str] = {}
+        self._last: tuple[tuple[ContentPart, JournalItem], ...] = ()
         self._rows: dict[int, JournalRow] = {}
         self._next = 0
         self._changed = anyio.Event()
@@ -78,11 +126,38 @@ class Journal:
         if (row := self._rows.get(number)) is not None:
             self._put(number, msgspec.structs.replace(row, **fields))
 
+    def describe(self, parts: tuple[ContentPart, ...]) -> tuple[JournalItem, ...]:
+        """Return the items of the next request. Parts in the same place as in the previous one are reused."""
+        last = self._last
+        self._last = tuple(
+            last[place] if place < len(last) and part == last[place][0] else (part, self._item(part))
+            for place, part in enumerate(parts)
+        )
+        return tuple(item for _, item in self._last)
+
     async def until(self, condition: Callable[[Rows], bool]) -> Rows:
         """Wait until the rows meet a condition and return them. The caller sets the deadline."""
         while not condition(self.rows):
             await self._changed.wait()
         return self.rows
+
+    def _item(self, part: ContentPart) -> JournalItem:
+        data = part.text.encode()
+        digest = digest_bytes(data)
+        if digest not in self._texts and len(data) <= self._free_bytes and self._keeps_texts:
+            self._texts[digest] = part.text
+            self._free_bytes -= len(data)
+        text = self._texts.get(digest)
+        return JournalItem(
+            role=part.role,
+            kind=part.kind,
+            digest=digest,
+            chars=len(part.text),
+            tool=part.tool,
+            call_id=part.call_id,
+            text=text,
+            is_text_dropped=self._keeps_texts and text is None,
+        )
 
     def _put(self, number: int, row: JournalRow) -> None:
         self._rows[number] = row
@@ -90,6 +165,14 @@ class Journal:
         self._changed = anyio.Event()
 
 
-def last_texts(items: Sequence[Item]) -> tuple[str, ...]:
-    """Return the texts of the last items of a conversation, each shortened."""
-    return tuple(item.text[:_MAX_TEXT_CHARS] for item in items[-_MAX_TEXTS:] if item.text)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRecorder:
+    """Collects the journals of all scripts that are played, and holds them when a script is stopped."""
+
+    text_bytes: int
+    """The least number of bytes of whole texts that each journal keeps."""
+    journals: list[Journal] = field(default_factory=list)
+
+
+RECORDER: Final = ContextVar[JournalRecorder | None]("proctor journal recorder", default=None)
+"""The recorder of the scripted models that are opened in this context. `proctor.testing.journals` sets it."""

@@ -8,7 +8,20 @@ import msgspec
 from proctor import decoding
 from proctor.errors import WireError
 from proctor.model.dialects.claude import ANSWER_TOOL, SUMMARY_PROMPT
-from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tokens, Tool, ToolCall
+from proctor.model.wire import (
+    TEXT,
+    ContentPart,
+    Item,
+    Pause,
+    Reasoning,
+    Reply,
+    ReplyRequest,
+    Text,
+    Tokens,
+    Tool,
+    ToolCall,
+    join_texts,
+)
 
 _encode = msgspec.json.Encoder().encode
 _TAIL: Final = b"}}\n\n"
@@ -41,9 +54,12 @@ class _Tool(msgspec.Struct):
     input_schema: _Schema | None = None  # missing for tools that the provider runs itself
 
 
+_Blocks = str | list[dict[str, Any]]
+
+
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[dict[str, Any]]
+    content: _Blocks
 
 
 class _Format(msgspec.Struct):
@@ -56,6 +72,7 @@ class _OutputFormat(msgspec.Struct):
 
 class _Request(msgspec.Struct):
     messages: list[_Message]
+    system: _Blocks | None = None
     model: str = ""
     stream: bool = False
     tools: list[_Tool] | None = None
@@ -76,6 +93,7 @@ def parse_request(body: bytes) -> ReplyRequest:
         model=request.model,
         tools=tools,
         items=items,
+        system=tuple(_part("system", block) for block in _blocks(request.system or [])),
         has_output_schema=has_answer_tool or (output_format is not None and output_format.type == "json_schema"),
         is_streamed=request.stream,
         is_side=next((item.text for item in reversed(items) if item.is_users), "").startswith(SUMMARY_PROMPT),
@@ -99,38 +117,54 @@ def _decode_request(body: bytes) -> _Request:
 
 
 def _convert_tool(tool: _Tool) -> Tool:
-    properties = tool.input_schema.properties if tool.input_schema else {}
-    server, _, name = tool.name.rpartition("__")
-    if server.startswith("mcp__"):
-        return Tool(name=name, namespace=server, properties=properties)
-    return Tool(name=tool.name, properties=properties)
+    namespace, name = _split_name(tool.name)
+    return Tool(name=name, namespace=namespace, properties=tool.input_schema.properties if tool.input_schema else {})
+
+
+def _split_name(wire_name: str) -> tuple[str | None, str]:
+    """Return the namespace and the name of a tool.
+
+    >>> _split_name("mcp__kit__add"), _split_name("my__tool")
+    (('mcp__kit', 'add'), (None, 'my__tool'))
+    """
+    server, _, name = wire_name.rpartition("__")
+    return (server, name) if server.startswith("mcp__") else (None, wire_name)
+
+
+def _blocks(content: _Blocks) -> list[dict[str, Any]]:
+    # The cache marker moves with every request and is not part of the conversation.
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [{name: value for name, value in block.items() if name != "cache_control"} for block in blocks]
 
 
 def _items(request: _Request) -> tuple[Item, ...]:
     """Return one item per content block, not per message: an agent may add new blocks to the last message."""
-    return tuple(
-        _item(message.role, block)
-        for message in request.messages
-        for block in (
-            [{"type": "text", "text": message.content}] if isinstance(message.content, str) else message.content
-        )
-    )
+    return tuple(_item(message.role, block) for message in request.messages for block in _blocks(message.content))
 
 
 def _item(role: str, block: dict[str, Any]) -> Item:
-    # The cache marker moves with every request and is not part of the conversation.
-    content = {name: value for name, value in block.items() if name != "cache_control"}
-    match content:
-        case {"type": "tool_result", "content": list(parts)}:
-            text = "".join(
-                part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
-            )
-        case {"type": "tool_result", "content": str(text)} | {"type": "text", "text": str(text)}:
-            pass
+    return Item(
+        raw=_encode({"role": role, "content": block}),
+        is_users=role == "user" and block.get("type") != "tool_result",
+        parts=(_part(role, block),),
+    )
+
+
+def _part(role: str, block: dict[str, Any]) -> ContentPart:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return ContentPart(role=role, kind=TEXT, text=text)
+        case {"type": "tool_use" as kind, "name": str(wire_name), "id": str(call_id), "input": arguments}:
+            namespace, name = _split_name(wire_name)
+            tool = Tool(name=name, namespace=namespace, properties={}).full_name
+            text = _encode(arguments).decode()
+            return ContentPart(role=role, kind=kind, text=text, tool=tool, call_id=call_id)
+        case {"type": "tool_result" as kind, "tool_use_id": str(call_id), "content": content}:
+            joined = content if isinstance(content, str) else join_texts(content)
+            text = _encode(content).decode() if joined is None else joined
+            return ContentPart(role=role, kind=kind, text=text, call_id=call_id)
         case _:
-            text = ""
-    is_users = role == "user" and content.get("type") != "tool_result"
-    return Item(raw=_encode({"role": role, "content": content}), is_users=is_users, text=text)
+            return ContentPart(role=role, kind=str(block.get("type", "")), text=_encode(block).decode())
 
 
 # ── replies ──

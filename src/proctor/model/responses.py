@@ -7,7 +7,19 @@ import msgspec
 
 from proctor import decoding
 from proctor.errors import WireError
-from proctor.model.wire import Item, Pause, Reasoning, Reply, ReplyRequest, Text, Tool, ToolCall
+from proctor.model.wire import (
+    TEXT,
+    ContentPart,
+    Item,
+    Pause,
+    Reasoning,
+    Reply,
+    ReplyRequest,
+    Text,
+    Tool,
+    ToolCall,
+    join_texts,
+)
 
 _encode = msgspec.json.Encoder().encode
 _TAIL: Final = b"}\n\n"
@@ -38,6 +50,7 @@ class _TextFormat(msgspec.Struct):
 
 class _Request(msgspec.Struct):
     input: list[msgspec.Raw] | str
+    instructions: str | None = None
     model: str = ""
     stream: bool = False
     tools: list[_Tool] | None = None
@@ -45,8 +58,14 @@ class _Request(msgspec.Struct):
 
 
 class _Item(msgspec.Struct):
+    type: str | None = None
     role: str | None = None
     content: Any = None
+    name: str | None = None
+    namespace: str | None = None
+    call_id: str | None = None
+    arguments: Any = None  # of a function
+    input: Any = None  # of a custom tool
     output: Any = None
 
 
@@ -70,6 +89,7 @@ def parse_request(body: bytes) -> ReplyRequest:
         model=request.model,
         tools=tuple(_convert_tools(request.tools or ())),
         items=items,
+        system=(ContentPart(role="system", kind=TEXT, text=request.instructions),) if request.instructions else (),
         has_output_schema=output_format is not None and output_format.type == "json_schema",
     )
 
@@ -86,16 +106,35 @@ def _convert_tools(tools: Iterable[_Tool], namespace: str | None = None) -> Iter
 
 def _item(raw: bytes) -> Item:
     item = _read_item(raw)
-    match item.output if item.content is None else item.content:
-        case str(text):
-            pass
-        case list(parts):
-            text = "".join(
-                part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
-            )
+    return Item(raw=raw, is_users=item.role == "user", parts=tuple(_parts(item, raw)))
+
+
+def _parts(item: _Item, raw: bytes) -> Iterator[ContentPart]:
+    role, kind, call_id = item.role or "", item.type or "", item.call_id or ""
+    match item:
+        case _Item(content=str(text)):
+            yield ContentPart(role=role, kind=TEXT, text=text)
+        case _Item(content=[_, *_] as blocks):
+            yield from (_block_part(role, block) for block in blocks)
+        case _Item(arguments=str(text)) | _Item(input=str(text)):
+            tool = Tool(name=item.name or "", namespace=item.namespace, properties={}).full_name
+            yield ContentPart(role=role, kind=kind, text=text, tool=tool, call_id=call_id)
+        case _Item(output=output) if output is not None:
+            joined = output if isinstance(output, str) else join_texts(output)
+            text = _encode(output).decode() if joined is None else joined
+            yield ContentPart(role=role, kind=kind, text=text, call_id=call_id)
         case _:
-            text = ""
-    return Item(raw=raw, is_users=item.role == "user", text=text)
+            yield ContentPart(role=role, kind=kind, text=raw.decode())
+
+
+def _block_part(role: str, block: object) -> ContentPart:
+    match block:
+        case {"type": "input_text" | "output_text", "text": str(text)}:
+            return ContentPart(role=role, kind=TEXT, text=text)
+        case {"type": str(kind)}:
+            return ContentPart(role=role, kind=kind, text=_encode(block).decode())
+        case _:
+            return ContentPart(role=role, kind="", text=_encode(block).decode())
 
 
 # ── replies ──

@@ -20,7 +20,7 @@ from proctor.ids import RuntimeId
 from proctor.model.connection import Connection, Door, ModelLimits, OnRefused, RefusalReason, RefusedClient
 from proctor.model.dialects import Dialects, built_in_dialects, order_for
 from proctor.model.exchange import Exchange, ScriptSlot
-from proctor.model.journal import Rows
+from proctor.model.journal import RECORDER, Journal, JournalRecorder, Rows
 from proctor.model.player import Player
 from proctor.model.script import Script
 
@@ -36,10 +36,14 @@ _KEY = re.compile(r"[A-Za-z0-9._~-]+")
 class ScriptedModel:
     """A running server. Each script is played under a key, for one attempt."""
 
-    def __init__(self, url: str, exchange: Exchange, *, dialects: Dialects) -> None:
+    def __init__(
+        self, url: str, exchange: Exchange, *, dialects: Dialects, text_bytes: int, recorder: JournalRecorder | None
+    ) -> None:
         self.url = url
         self._exchange = exchange
         self._dialects = dialects
+        self._text_bytes = text_bytes
+        self._recorder = recorder
 
     def play(self, key: str, script: Script, *, runtime_id: RuntimeId | None = None) -> str:
         """Start a script at its first step and return the base URL for the agent, which holds a new token.
@@ -52,7 +56,10 @@ class ScriptedModel:
         self._exchange.forget(key)
         player = Player(key, script, dialects=order_for(runtime_id, self._dialects))
         token = MODEL_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
-        self._exchange.slots[key] = ScriptSlot(player=player, token=token)
+        journal = Journal(key, text_bytes=self._text_bytes)
+        if self._recorder is not None:
+            self._recorder.journals.append(journal)
+        self._exchange.slots[key] = ScriptSlot(player=player, token=token, journal=journal)
         return f"{self.url}/a/{key}/{token}/v1"
 
     def forget(self, key: str) -> None:
@@ -94,11 +101,13 @@ async def open_model(
     limits: ModelLimits | None = None,
     on_refused: OnRefused | None = None,
     dialects: Dialects | None = None,
+    text_bytes: int = 0,
 ) -> AsyncIterator[ScriptedModel]:
     """Serve in the caller's event loop, without changing signal handlers. Leaving the block cancels open answers.
 
     `port` 0 chooses a free port. `dialects` are by default the built-in ones. `on_refused` is called for each client
-    that belongs to no script. Raises MachineError if the address cannot be used.
+    that belongs to no script. `text_bytes` is how many bytes of whole texts the journal of each script keeps; 0 keeps
+    none. Raises MachineError if the address cannot be used.
     """
     try:
         listener = socket.create_server((host, port))
@@ -130,7 +139,14 @@ async def open_model(
     handler = loop.get_exception_handler()
     loop.set_exception_handler(lambda _, context: _on_loop_error(loop, context, door, handler))
     try:
-        yield ScriptedModel(f"http://{host}:{listener.getsockname()[1]}", exchange, dialects=dialects)
+        recorder = RECORDER.get()
+        yield ScriptedModel(
+            f"http://{host}:{listener.getsockname()[1]}",
+            exchange,
+            dialects=dialects,
+            text_bytes=text_bytes if recorder is None else max(text_bytes, recorder.text_bytes),
+            recorder=recorder,
+        )
     finally:
         loop.set_exception_handler(handler)
         server.close()

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
 
 from proctor.canonical import digest_bytes
 from proctor.ids import Digest
+
+TEXT: Final = "text"
+"""The kind of a content part that is text of a message or system text, in every wire format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,25 @@ class Tool:
         return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
 
 
+class ContentPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One part of what a request says to the model: a text of a message, a tool call, a tool result or something else.
+
+    A message may have several parts. A call, a result and every item without parts is one part. A struct, because a
+    request has many of them, and structs are fast to make and to compare.
+    """
+
+    role: str
+    """The role that the request names, `system` for system text outside the conversation; empty if it names none."""
+    kind: str
+    """`text`, or the type in the wire format, such as `tool_use`, `function_call_output` or `input_image`."""
+    text: str
+    """The text, the arguments of a call or the output of a result; for anything else, its JSON."""
+    tool: str = ""
+    """The tool that a call names, as in `Tool.full_name`; empty for anything else."""
+    call_id: str = ""
+    """The id that a call shares with its result; empty for anything else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One item of the conversation in a request."""
@@ -32,8 +56,12 @@ class Item:
     """The item as JSON, for digests."""
     is_users: bool
     """Whether the user wrote it."""
-    text: str
-    """The text of the item; empty if it has none."""
+    parts: tuple[ContentPart, ...]
+
+    @property
+    def text(self) -> str:
+        """Its text as a message; empty if it is not a message."""
+        return "".join(part.text for part in self.parts if part.kind == TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +71,8 @@ class ReplyRequest:
     model: str
     tools: tuple[Tool, ...]
     items: tuple[Item, ...]
+    system: tuple[ContentPart, ...] = ()
+    """System text outside the conversation. It does not tell one request from another."""
     has_output_schema: bool = False
     is_streamed: bool = True
     is_side: bool = False
@@ -51,6 +81,11 @@ class ReplyRequest:
     def digest_of(self, count: int) -> Digest:
         """Return the digest of the first `count` items, to recognize a longer conversation as a continuation."""
         return digest_bytes(b"\n".join(item.raw for item in self.items[:count]))
+
+    @property
+    def parts(self) -> tuple[ContentPart, ...]:
+        """All that the request says to the model, in order, beginning with the system text."""
+        return (*self.system, *(part for item in self.items for part in item.parts))
 
     @property
     def input_bytes(self) -> int:
@@ -168,6 +203,19 @@ class Wire(Protocol):
     def render_garbage(self) -> bytes:
         """Return an event whose data is not valid JSON or UTF-8."""
         ...
+
+
+def join_texts(blocks: object) -> str | None:
+    """Return the joined text of a list of text blocks; None if it is no such list, or has other blocks too.
+
+    >>> join_texts([{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}])
+    'ab'
+    >>> join_texts([{"type": "text", "text": "a"}, {"type": "image"}])
+    """
+    if not isinstance(blocks, list):
+        return None
+    texts = [each["text"] for each in blocks if isinstance(each, dict) and isinstance(each.get("text"), str)]
+    return "".join(texts) if len(texts) == len(blocks) else None
 
 
 def format_tools(tools: Sequence[Tool]) -> str:

@@ -35,6 +35,7 @@ from proctor.runtime.base import (
 )
 from proctor.runtime.environment import agent_environment
 from proctor.spec.model import Approvals, Sandbox
+from proctor.testing.journals import TEXT_BYTES
 
 if TYPE_CHECKING:
     from proctor.model.server import ScriptedModel
@@ -170,7 +171,7 @@ async def open_agent(
     name = f"agent-{secrets.token_hex(4)}"
     with open_scratch(RunId(name), is_kept=False) as folder:
         async with (
-            open_model(dialects=load_dialects()) as model,
+            open_model(dialects=load_dialects(), text_bytes=TEXT_BYTES) as model,
             host_asked(folder, name=name, program=program, **ask) as asked,
             runtime.open_host(asked, EventTap(runtime.normalizer())) as host,
         ):

@@ -20,6 +20,7 @@ from proctor.runtime.claude_code import RUNTIME
 from proctor.runtime.claude_code.session import ClaudeSession
 from proctor.runtime.environment import agent_environment
 from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
+from proctor.testing.journals import TEXT_BYTES
 
 DEADLINE_S = 60.0
 T = TypeVar("T")
@@ -129,7 +130,7 @@ async def claude(folder: Path, **ask: Any) -> AsyncIterator[Real]:
     """A host of the program that `make agents` installs, with an environment that is the same everywhere."""
     whole = {"env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values, **ask}
     async with (
-        open_model() as model,
+        open_model(text_bytes=TEXT_BYTES) as model,
         host_asked(folder, name=f"c{next(_PROCESSES)}", program=RUNTIME.locate({}), **whole) as asked,
         RUNTIME.open_host(asked, WatchedTap()) as host,
     ):

@@ -30,7 +30,7 @@ def test_a_kept_session_is_taken_up_forked_and_read_back(tmp_path: Path) -> None
             )
             async with real.talk({"say": "4711.", "usage": {"input": 7}}, name="resumed", resume=thread) as resumed:
                 await resumed.session.turn("Which?")
-            assert "4711 it is." in resumed.journal[-1].heard
+            assert "4711 it is." in resumed.journal[-1].texts
             (began,) = resumed.of(SessionBegan)
             assert (began.thread, began.is_resumed, began.ephemeral) == (thread, True, False)
             # What the session had cost before is no part of it.
@@ -38,7 +38,7 @@ def test_a_kept_session_is_taken_up_forked_and_read_back(tmp_path: Path) -> None
             async with real.talk({"say": "4711."}, name="forked", fork=thread) as forked:
                 await forked.session.turn("And which?")
                 assert forked.session.facts["persistence"].value == "ephemeral"
-            assert "Which?" in forked.journal[-1].heard
+            assert "Which?" in forked.journal[-1].texts
             (began,) = forked.of(SessionBegan)
             assert began.thread != thread
             assert (began.is_resumed, began.ephemeral) == (True, True)

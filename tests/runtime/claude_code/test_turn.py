@@ -148,12 +148,12 @@ def test_words_to_a_running_turn_reach_its_next_request_and_stop_no_tool(tmp_pat
                 await talk.session.steer("Said to a tool.")
                 (talk.workspace / "go").touch()
             assert talk.deeds == [("Bash", "completed")]
-            assert any("Said to a tool." in text for text in talk.journal[1].heard)
+            assert any("Said to a tool." in text for text in talk.journal[1].texts)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talk.session.turn, "Second.")
                 await talk.asked(3)
                 await talk.session.steer("Said to a reply.")
-            assert any("Said to a reply." in text for text in talk.journal[3].heard)
+            assert any("Said to a reply." in text for text in talk.journal[3].texts)
             assert [row.client_aborted for row in talk.journal] == [False, False, True, False]
             assert talk.ends == [("completed", None)] * 2
             assert talk.said[-1] == "Another way."
@@ -171,7 +171,7 @@ def test_a_shortened_history_is_shorter_and_its_cost_is_not_told(tmp_path: Path)
             await talk.session.turn("Go on.")
             assert talk.ends == [("completed", None)] * 3
             assert [row.kind for row in talk.journal if row.step is not None] == [RequestKind.MAIN] * 2
-            assert ("4711 it is." in talk.journal[1].heard, "4711 it is." in talk.journal[-1].heard) == (True, False)
+            assert ("4711 it is." in talk.journal[1].texts, "4711 it is." in talk.journal[-1].texts) == (True, False)
             turns = [turn.turn for turn in talk.of(TurnBegan)]
             assert [event.turn for event in talk.of(UsageReported)] == [turns[0], turns[2]]
 

@@ -16,6 +16,7 @@ from proctor.runtime.base import Host, Session
 from proctor.runtime.codex_exec import RUNTIME
 from proctor.runtime.environment import agent_environment
 from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
+from proctor.testing.journals import TEXT_BYTES
 
 _PROCESSES = count(1)
 
@@ -44,7 +45,7 @@ async def real_exec(folder: Path, **ask: Any) -> AsyncIterator[Exec]:
     """The locked program, with an environment that is the same everywhere."""
     whole = {"env": agent_environment({"PATH": "/usr/bin:/bin"}, env={}).values, **ask}
     async with (
-        open_model() as model,
+        open_model(text_bytes=TEXT_BYTES) as model,
         host_asked(folder, name=f"exec-{next(_PROCESSES)}", program=RUNTIME.locate({}), **whole) as asked,
         RUNTIME.open_host(asked, EventTap(RUNTIME.normalizer())) as host,
     ):

@@ -68,7 +68,7 @@ def test_each_turn_of_a_conversation_costs_its_own_though_the_wire_counts_on(tmp
             assert ends(tap) == ["completed", "completed", "completed", "failed"]
             assert (on_the_wire(tap), costs(tap)) == ([100, 200, 300], [*[CROSS_CHECKED] * 3, (None, "none", None)])
             assert [said.text for said in tap.of(TextSaid)] == ["One.", "Two.", "Three."]
-            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*agent.model.journal("k")[2].heard}
+            assert {"First.", "One.", "Second.", "Two.", "Third."} <= {*agent.model.journal("k")[2].texts}
             assert [(began.thread, began.is_resumed) for began in tap.of(SessionBegan)] == [(session.thread, False)]
             assert [each.code for each in tap.of(ProcessExited) if each.is_turns_own] == [0, 0, 0, 1]
             assert_lawful(tap)
@@ -94,7 +94,7 @@ def test_sessions_that_take_a_thread_up_again_pay_for_their_own_turn_only(tmp_pa
             assert session.thread != thread
             # Nothing is kept of it, so that the wire is all there is.
             assert (on_the_wire(tap), costs(tap)) == ([400], [(100, "live-turn-completed", None)])
-            assert {"Turn 2.", "Three.", "Another way."} <= {*agent.model.journal("f")[-1].heard}
+            assert {"Turn 2.", "Three.", "Another way."} <= {*agent.model.journal("f")[-1].texts}
         assert told == [(thread, [total], [CROSS_CHECKED]) for total in (100, 200, 300)]
 
     run(test)
@@ -223,7 +223,7 @@ def test_what_is_kept_of_a_thread_is_what_was_heard_of_it(tmp_path: Path) -> Non
                 await session.turn(prompt)
             await session.read_history()
             assert [prompt.text for prompt in tap.of(PromptSent)] == list(prompts)
-            heard = {text for row in agent.model.journal("k") for text in row.heard}
+            heard = {text for row in agent.model.journal("k") for text in row.texts}
             assert {*prompts} <= heard, "to the last character and no further"
             assert [(tool.kind, tool.ok, tool.output) for tool in tap.of(ToolEnded)] == [
                 ("command", True, "out\n"),

@@ -16,6 +16,7 @@ from proctor.model.script import Script
 from proctor.model.server import ScriptedModel, open_model
 from proctor.runtime.base import Executable, Host, Session
 from proctor.testing.agent_under_test import EventTap, host_asked, session_asked
+from proctor.testing.journals import TEXT_BYTES
 from proctor_pi import RUNTIME, dialect
 
 DEADLINE_S: Final = 120.0
@@ -61,7 +62,7 @@ class Room:
 @asynccontextmanager
 async def open_pi(folder: Path, program: Executable, **ask: Any) -> AsyncIterator[Room]:
     async with (
-        open_model(dialects={RuntimeId("pi"): dialect}) as model,
+        open_model(dialects={RuntimeId("pi"): dialect}, text_bytes=TEXT_BYTES) as model,
         host_asked(folder, name="pi", program=program, **ask) as asked,
         RUNTIME.open_host(asked, EventTap(RUNTIME.normalizer())) as host,
     ):

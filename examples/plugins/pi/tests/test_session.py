@@ -80,7 +80,7 @@ def test_steer_reaches_the_running_turn_only(tmp_path: Path, program: Executable
                     await pi.model.journal_until("steer", lambda rows: len(rows) == 1)
                     await session.steer("Another way.")
                     (tmp_path / "steer" / "workspace" / "heard").touch()
-                assert "Another way." in pi.model.journal("steer")[-1].heard
+                assert "Another way." in pi.model.journal("steer")[-1].texts
                 assert [ended.status for ended in tap.of(TurnEnded)] == ["completed"]
                 with pytest.raises(RefusedError):
                     await session.steer("Too late.")
@@ -218,7 +218,7 @@ def test_stored_session_can_be_read_resumed_and_forked(tmp_path: Path, program: 
             for name, ask in (("resumed", {"resume": thread}), ("forked", {"fork": thread})):
                 async with pi.session({"run": "pwd"}, {"say": "Yes."}, name=name, **ask) as (session, tap):
                     await session.turn("Which?")
-                    assert "It is 4711." in pi.model.journal(name)[0].heard
+                    assert "It is 4711." in pi.model.journal(name)[0].texts
                     assert (session.thread == thread) == (name == "resumed")
                     assert [began.is_resumed for began in tap.of(SessionBegan)] == [True]
                     # By default, pi would return to the folder where the session began.

@@ -175,7 +175,7 @@ class Subject:
         """Return the texts in the last request to a session's model, or what the agent received if it uses no model."""
         if self.stage is not None:
             return self.stage.heard(agent.folder / name)
-        return agent.model.journal(name)[-1].heard
+        return agent.model.journal(name)[-1].texts
 
     async def mission(
         self,
