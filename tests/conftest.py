@@ -19,6 +19,10 @@ settings.register_profile("fast", settings.get_profile("proctor"), max_examples=
 settings.load_profile("proctor")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-recordings", action="store_true", help="write tests/acceptance/no_engine/ again")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or writes the user's own cache, state, config or evidence."""
