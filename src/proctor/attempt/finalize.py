@@ -38,8 +38,6 @@ class SessionRecord:
     """Whether the session is neither resumed nor forked."""
     is_open: bool = False
     """Whether the session was opened."""
-    probes: list[ProbeRow] = field(default_factory=list)
-    """Results of the probes so far."""
     written: dict[str, bytes] = field(default_factory=dict)
     """Bytes of the files that were written before the agent started, by name."""
 
@@ -60,8 +58,9 @@ def finalize(
 ) -> tuple[AttemptSummary, Seal]:
     """Write the remaining files, and return the summary and the seal, which is not written yet.
 
-    `streams` and `files` describe the streams as they were written. `changes` is the content of workspace.diff if it
-    was taken earlier. Raises EvidenceError if a file was changed or cannot be read, MachineError if the disk refuses.
+    `streams` and `files` describe the streams, and the files that probes kept, as they were written. `changes` is the
+    content of workspace.diff if it was taken earlier. Raises EvidenceError if a file was changed or cannot be read,
+    MachineError if the disk refuses.
     """
     claim, ending = derived.claim, derived.ending
     ref = _runner_ref(request, derived, conversation)
@@ -124,11 +123,6 @@ def finalize(
     written[layout.REPORT] = layout.write_artifact(paths.report, report, redactor=redactor, is_durable=False)
     forbidden = tripwire.forbidden_bytes(tripwire.find_tripwire(request.secrets))
     known = {name: measure_bytes(data, file=name, forbidden=forbidden) for name, data in written.items()}
-    known |= {
-        each.file: SealedFile(sha256=each.sha256.removeprefix("sha256:"), bytes=each.bytes)
-        for row in conversation.probes
-        for each in row.artifacts
-    }
     sealed = build_seal(
         paths,
         attempt_id=request.attempt_id,

@@ -13,15 +13,13 @@ import anyio.to_thread
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.finalize import finalize
 from proctor.attempt.model import AttemptRequest
-from proctor.attempt.record import write_record
-from proctor.attempt.recording import Recording, open_recording
+from proctor.attempt.recording import Recording, open_recording, write_first_files
 from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervise import remove_scratch
 from proctor.attempt.turn import open_session
 from proctor.attempt.watchdog import Watch
 from proctor.errors import MachineError, ProctorError, disk_error
 from proctor.event.row import SessionRefusal
-from proctor.evidence import layout
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
 from proctor.workspace.prepare import prepare
@@ -125,9 +123,9 @@ class _SessionHolder:
             prepare(self._source, into=self._copy)
             self._base = snapshot(self._copy)
         request.paths.create()
-        prompt = layout.write_text_artifact(request.paths.prompt, PROMPT, redactor=self._redactor, is_durable=False)
-        written = write_record(request, base=self._base.digest, prompt=prompt, redactor=self._redactor)
-        self._live.conversation.written = {layout.PROMPT: prompt, layout.ATTEMPT: written}
+        self._live.conversation.written = write_first_files(
+            request, prompt=PROMPT, base=self._base.digest, redactor=self._redactor
+        )
 
     @property
     def _copy(self) -> Path:

@@ -1,17 +1,21 @@
-"""The four streams of an attempt or conversation while they are written."""
+"""The record of an attempt or conversation while it is written: its first files, and its four streams."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from proctor import canonical
 from proctor.attempt.derive import Derivation
 from proctor.attempt.model import AttemptRequest
 from proctor.attempt.tap import OnEvent, RecordingTap
 from proctor.evidence import layout, tripwire
-from proctor.evidence.artifacts import SealedFile, StreamHead
+from proctor.evidence.artifacts import AttemptRecord, SealedFile, StreamHead
 from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
+from proctor.ids import Digest
+from proctor.probe.model import ProbeRow
+from proctor.spec.model import SCRIPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +26,28 @@ class Recording:
     calls: ChainedLog
     transcript: ChainedLog
     probes: ChainedLog
+    probe_rows: list[ProbeRow] = field(default_factory=list)
+    """Results of the probes so far."""
     derivation: Derivation
     tap: RecordingTap
+
+    def record_probes(self, rows: Sequence[ProbeRow]) -> None:
+        """Write results of probes."""
+        self.probe_rows.extend(rows)
+        self.probes.append(rows)
 
     def heads(self) -> dict[str, StreamHead]:
         """Return the end of each stream, by file name."""
         return {name: stream.head for name, stream in self._streams()}
 
     def files(self) -> dict[str, SealedFile]:
-        """Return digest and size of each stream, by file name."""
-        return {name: stream.file for name, stream in self._streams()}
+        """Return digest and size of each stream, and of each file that a probe kept, by file name."""
+        kept = {
+            each.file: SealedFile(sha256=each.sha256.removeprefix("sha256:"), bytes=each.bytes)
+            for row in self.probe_rows
+            for each in row.artifacts
+        }
+        return {**kept, **{name: stream.file for name, stream in self._streams()}}
 
     def _streams(self) -> Iterator[tuple[str, FrameLog | ChainedLog]]:
         yield layout.FRAMES, self.frames
@@ -66,3 +82,40 @@ def open_recording(
         yield Recording(
             frames=frames, calls=calls, transcript=transcript, probes=probes, derivation=derivation, tap=tap
         )
+
+
+def write_first_files(request: AttemptRequest, *, prompt: str, base: Digest, redactor: Redactor) -> dict[str, bytes]:
+    """Write prompt.txt and attempt.json, before the agent gets its prompt. Return their bytes by file name."""
+    paths, flow = request.paths, request.flow
+    written = layout.write_text_artifact(paths.prompt, prompt, redactor=redactor, is_durable=False)
+    record = AttemptRecord(
+        attempt_id=request.attempt_id,
+        trial=request.trial.id,
+        n=request.n,
+        campaign_id=request.campaign_id,
+        run_id=request.run_id,
+        mission_id=request.mission.id,
+        flow_id=flow.id,
+        repeat=request.trial.repeat,
+        runtime_id=request.runtime.id,
+        is_scripted=request.model.provider == SCRIPTED,
+        plan_digest=request.plan_digest,
+        plan_file_digest=request.plan_file_digest,
+        trial_digest=request.trial.digest,
+        prompt_digest=canonical.digest_bytes(written),
+        workspace_digest=base,
+        required_probes=request.required_probes,
+        waivers=tuple(request.mission.waive),
+        expect=request.mission.expect,
+        isolation=flow.isolation,
+        sandbox=flow.sandbox,
+        approvals=flow.approvals,
+        limits=request.limits,
+        tools=flow.tools,
+        secret_names=tuple(secret.name for secret in request.secrets),
+        created_at_ms=request.clock.wall_ms(),
+    )
+    return {
+        layout.PROMPT: written,
+        layout.ATTEMPT: layout.write_artifact(paths.attempt, record, redactor=redactor, is_durable=False),
+    }

@@ -17,8 +17,7 @@ from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.probing import ProbeRunner
-from proctor.attempt.record import write_record
-from proctor.attempt.recording import open_recording
+from proctor.attempt.recording import Recording, open_recording, write_first_files
 from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
@@ -28,9 +27,7 @@ from proctor.event.claim import with_footer
 from proctor.event.model import Event
 from proctor.event.outcome import OPERATOR_CANCEL
 from proctor.event.row import ClockRanOut, FailureFound, HookEnded, LimitHit, SessionRefusal, StepTaken
-from proctor.evidence import layout
 from proctor.evidence.artifacts import RequiredProbe
-from proctor.evidence.recorder import ChainedLog
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
 from proctor.probe.kind import UntouchedTree
@@ -165,11 +162,11 @@ class _Supervisor:
             self._watch.event_recorded(event)
 
         with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
-            frames, probes, tap = streams.frames, streams.probes, streams.tap
+            tap = streams.tap
             base = await self._prepare()
             self._probes = self._make_runner(base)
             self._disk = ScratchDisk(request.scratch, base=_space_of(base), owned=self._owned_folders)
-            await self._watched(tap, lambda: self._work(tap, base, probes))
+            await self._watched(tap, lambda: self._work(tap, base, streams))
             request.turn_over()
             # Otherwise an agent that exceeds a limit just before its turn ends would keep the probes from running.
             self._watch.lift_limits()
@@ -184,8 +181,8 @@ class _Supervisor:
             if (found := self._found or self._find_spoiled(left)) is not None:
                 self._record_found(tap, found)
             elif request.mission.probes:
-                await self._judge_work(tap, now, probes)
-            self._fail_probes(now, probes)
+                await self._judge_work(tap, now, streams)
+            self._fail_probes(now, streams)
             changes = None
             if has_hook(request.mission.hooks, "after"):
                 # The diff is taken before the hook runs, because the hook may change the workspace.
@@ -211,7 +208,9 @@ class _Supervisor:
                     streams=streams.heads(),
                     files=streams.files(),
                 ),
-                is_small=not base.entries and now == base and frames.size_bytes + probes.size_bytes < SMALL_BYTES,
+                is_small=not base.entries
+                and now == base
+                and streams.frames.size_bytes + streams.probes.size_bytes < SMALL_BYTES,
             )
             if request.make_durable is None:
                 await anyio.to_thread.run_sync(lambda: write_seal(paths, sealed, is_durable=True))
@@ -227,11 +226,9 @@ class _Supervisor:
         request = self._request
         base = await _off_loop(self._create_scratch, is_small=request.workspace_source is None)
         self._conversation.prompt = with_footer(request.mission.prompt)
-        prompt = layout.write_text_artifact(
-            request.paths.prompt, self._conversation.prompt, redactor=self._redactor, is_durable=False
+        self._conversation.written = write_first_files(
+            request, prompt=self._conversation.prompt, base=base.digest, redactor=self._redactor
         )
-        written = write_record(request, base=base.digest, prompt=prompt, redactor=self._redactor)
-        self._conversation.written = {layout.PROMPT: prompt, layout.ATTEMPT: written}
         return base
 
     def _create_scratch(self) -> Snapshot:
@@ -315,7 +312,7 @@ class _Supervisor:
                 with suppress(OSError):
                     await anyio.to_thread.run_sync(remove, home)
 
-    async def _work(self, tap: RecordingTap, base: Snapshot, probes: ChainedLog) -> None:
+    async def _work(self, tap: RecordingTap, base: Snapshot, probes: Recording) -> None:
         if (found := self._find_full_disk()) is not None:
             raise MachineError(found.code, found.detail)
         if has_hook(self._request.mission.hooks, "before"):
@@ -387,7 +384,7 @@ class _Supervisor:
         """Capture the workspace after the agent has stopped."""
         return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
 
-    async def _judge_work(self, tap: RecordingTap, now: Snapshot, probes: ChainedLog) -> None:
+    async def _judge_work(self, tap: RecordingTap, now: Snapshot, probes: Recording) -> None:
         """Run the final probes, unless a stop was requested, and record what kept them from judging the work."""
         is_in_time = self._stop_cause is None
         if not self._request.stop.is_set():
@@ -398,10 +395,10 @@ class _Supervisor:
             self._fail_cut_off_probe(now, probes)
             what = f"the {self._stop_cause} reached its time limit before the probes had judged the work"
             tap.record(FailureFound(code=f"limit.{self._stop_cause}", detail=what))
-        if (interruption := self._find_interruption()) is not None:
+        if (interruption := self._find_interruption(probes)) is not None:
             tap.record(interruption)
 
-    def _find_interruption(self) -> FailureFound | None:
+    def _find_interruption(self, log: Recording) -> FailureFound | None:
         """Return what stopped the probes before all of them had run, if it says nothing about the agent.
 
         Whether some of them have passed or failed does not matter: which attempt counts must not depend on its outcome.
@@ -409,7 +406,7 @@ class _Supervisor:
         is_campaign_over = self._stop_cause == "campaign"
         if not self._request.stop.is_set() and not is_campaign_over:
             return None
-        finished = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
+        finished = sum(row.phase is Phase.FINAL for row in log.probe_rows)
         if finished >= len(self._request.required_probes):
             return None
         what = "stopped before the probes had judged the work"
@@ -434,15 +431,14 @@ class _Supervisor:
             self._found, self._is_found_recorded = found, True
             tap.record(found)
 
-    def _fail_probes(self, now: Snapshot, log: ChainedLog) -> None:
+    def _fail_probes(self, now: Snapshot, log: Recording) -> None:
         """Record every probe as failed, without running it, if the agent made judging impossible."""
         found = self._found
         if found is None or bucket_of(found.code) is not Bucket.AGENT:
             return
         summary = self._redactor.text(f"not run: {found.detail}").text
         rows = [self._failed_row(probe, now, summary) for probe in self._request.required_probes]
-        self._conversation.probes += rows
-        log.append(rows)
+        log.record_probes(rows)
 
     def _create_probes_folder(self) -> None:
         """Create the folder for copies again, in case an agent without fences has removed or replaced it."""
@@ -454,13 +450,12 @@ class _Supervisor:
         except OSError as error:
             raise disk_error(error, path=folder) from error
 
-    async def _probe(self, phase: Phase, subject: Snapshot, log: ChainedLog) -> None:
+    async def _probe(self, phase: Phase, subject: Snapshot, log: Recording) -> None:
         if self._probes is None:
             return
         async with aclosing(self._probes.run(phase, self._workspace, subject)) as rows:
             async for row in rows:
-                self._conversation.probes.append(row)
-                log.append([row])
+                log.record_probes([row])
 
     def _make_runner(self, base: Snapshot) -> ProbeRunner | None:
         """Return what runs the mission's probes; None if it has none."""
@@ -482,16 +477,15 @@ class _Supervisor:
             keep=request.paths.folder,
         )
 
-    def _fail_cut_off_probe(self, subject: Snapshot, log: ChainedLog) -> None:
+    def _fail_cut_off_probe(self, subject: Snapshot, log: Recording) -> None:
         """Record that the probe that was running did not end in time. It ended on the untouched workspace.
 
         Otherwise an agent could avoid a verdict by leaving work that takes too long to judge.
         """
-        done = sum(row.phase is Phase.FINAL for row in self._conversation.probes)
+        done = sum(row.phase is Phase.FINAL for row in log.probe_rows)
         for probe in self._request.required_probes[done : done + 1]:
             row = self._failed_row(probe, subject, "did not end before the attempt reached its time limit")
-            self._conversation.probes.append(row)
-            log.append([row])
+            log.record_probes([row])
 
     def _failed_row(self, probe: RequiredProbe, subject: Snapshot, summary: str) -> ProbeRow:
         return ProbeRow(
