@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from proctor import decoding
 from proctor.attempt.derive import DerivedResult
 from proctor.attempt.expectation import decision_of, expectation_of
 from proctor.attempt.model import AttemptRequest, Lease
 from proctor.attempt.policy import violations
+from proctor.attempt.workspace_layout import WorkspaceLayout
 from proctor.errors import EvidenceError, advice
 from proctor.event.trace import ToolCall
 from proctor.evidence import layout, tripwire
@@ -49,7 +49,7 @@ def finalize(
     *,
     base: Snapshot,
     now: Snapshot,
-    workspace: Path,
+    workspace: WorkspaceLayout,
     redactor: Redactor,
     duration_ms: int,
     streams: Mapping[str, StreamHead],
@@ -73,7 +73,7 @@ def finalize(
         result=claim.result,
     )
     if changes is None:
-        changes = diff(request.workspace_source, workspace, base=base, now=now)
+        changes = diff(workspace.base_root, workspace.root, base=base, now=now)
     paths = request.paths
     written = {
         layout.RUNNER_REF: layout.write_artifact(paths.runner_ref, ref, redactor=redactor, is_durable=False),

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,14 +14,19 @@ from proctor.attempt.finalize import finalize
 from proctor.attempt.model import AttemptRequest
 from proctor.attempt.recording import Recording, open_recording, write_first_files
 from proctor.attempt.stream import EventStream, replayed
-from proctor.attempt.supervise import remove_scratch
 from proctor.attempt.turn import open_session
 from proctor.attempt.watchdog import Watch
-from proctor.errors import MachineError, ProctorError, disk_error
+from proctor.attempt.workspace_layout import (
+    InPlace,
+    WorkspaceLayout,
+    create_scratch,
+    private_workspace,
+    remove_scratch,
+)
+from proctor.errors import MachineError, ProctorError
 from proctor.event.row import SessionRefusal
 from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
-from proctor.workspace.prepare import prepare
 from proctor.workspace.snapshot import EMPTY, LEFTOVERS, remove_leftovers, snapshot
 
 PROMPT = "A conversation: the prompt of each turn is in transcript.jsonl.\n"
@@ -73,7 +77,10 @@ class _SessionHolder:
     def __init__(self, request: AttemptRequest, *, keep: RecordMode, workspace: Path | None) -> None:
         self._request = request
         self._is_on_disk = keep is RecordMode.DISK
-        self._source = workspace
+        base_root = request.judging / "base" if self._is_on_disk else None
+        self._workspace: WorkspaceLayout = (
+            private_workspace(request) if workspace is None else InPlace(root=workspace, base_root=base_root)
+        )
         self._redactor = Redactor(request.secrets, private=request.runtime.private_paths)
         self._base = EMPTY
         self._is_seal_late = False
@@ -95,7 +102,7 @@ class _SessionHolder:
         )
         self._live = LiveSession(
             request,
-            workspace=request.scratch / "workspace" if workspace is None else workspace,
+            workspace=self._workspace.root,
             folder=request.paths.folder if self._is_on_disk else None,
             watch=self._watch,
             stream=self._stream,
@@ -105,32 +112,16 @@ class _SessionHolder:
 
     def lay_out(self) -> None:
         """Create the scratch folder and, on disk, the evidence folder with attempt.json and prompt.txt."""
-        request, workspace = self._request, self._live.workspace
-        try:
-            (request.scratch / "tmp").mkdir(mode=0o700, parents=True)
-            if self._source is None:
-                workspace.mkdir(mode=0o700)
-        except OSError as error:
-            raise disk_error(error, path=request.scratch) from error
-        self._absent_before = [name for name in LEFTOVERS if not os.path.lexists(workspace / name)]
+        request, workspace = self._request, self._workspace
+        create_scratch(request.scratch)
+        self._base = workspace.create()
+        self._absent_before = [name for name in LEFTOVERS if not os.path.lexists(workspace.root / name)]
         if not self._is_on_disk:
             return
-        if self._source is not None:
-            try:
-                request.judging.mkdir(mode=0o700, parents=True)
-            except OSError as error:
-                raise disk_error(error, path=request.judging) from error
-            prepare(self._source, into=self._copy)
-            self._base = snapshot(self._copy)
         request.paths.create()
         self._live.conversation.written = write_first_files(
             request, prompt=PROMPT, base=self._base.digest, redactor=self._redactor
         )
-
-    @property
-    def _copy(self) -> Path:
-        """A copy of the caller's folder as it was, for the diff."""
-        return self._request.judging / "base"
 
     def open_recording(self) -> AbstractContextManager[Recording]:
         return open_recording(
@@ -188,12 +179,12 @@ class _SessionHolder:
         if not self._is_on_disk or live.failure is not None or live.broken() is not None:
             return
         _, sealed = finalize(
-            request if self._source is None else replace(request, workspace_source=self._copy),
+            request,
             record.derivation.finish(),
             live.conversation,
             base=self._base,
             now=snapshot(live.workspace),
-            workspace=live.workspace,
+            workspace=self._workspace,
             redactor=self._redactor,
             duration_ms=round((request.clock.steady_s() - self._began_s) * 1000),
             streams=record.heads(),

@@ -1,6 +1,5 @@
 """Runs one attempt from start to seal. However the agent fails, the outcome is typed and no process is left running."""
 
-import os
 import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -20,8 +19,9 @@ from proctor.attempt.probing import ProbeRunner
 from proctor.attempt.recording import Recording, open_recording, write_first_files
 from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
 from proctor.attempt.tap import RecordingTap
-from proctor.attempt.turn import TEARDOWN_S, open_session, take_turn
+from proctor.attempt.turn import open_session, take_turn
 from proctor.attempt.watchdog import ClockExpiry, ClockName, LimitExceeded, Stop, Watch, pause_row, under_watch
+from proctor.attempt.workspace_layout import TMP, WORKSPACE, create_scratch, private_workspace, remove_scratch
 from proctor.errors import Bucket, HangupError, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
@@ -37,14 +37,11 @@ from proctor.runtime.base import Session
 from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.diff import diff
-from proctor.workspace.prepare import prepare
 from proctor.workspace.remove import remove
-from proctor.workspace.snapshot import EMPTY, Snapshot, is_empty, snapshot
+from proctor.workspace.snapshot import Snapshot, is_empty, snapshot
 
 SMALL_BYTES = 256 * 1024
 """Evidence below this size is finalized on the event loop, without a thread."""
-SCRATCH = ("workspace", "tmp")
-"""Folders in the scratch folder of every attempt."""
 _AGENT_CLOCKS: Final = ("attempt", "mission")
 """Clocks that measure how long the agent took. The clock of the campaign does not."""
 
@@ -68,38 +65,14 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
         supervisor.move(Move.ABANDON)
         return AttemptResult(attempt_id=request.attempt_id, state=supervisor.state, error=error)
     finally:
-        if not request.is_scratch_kept:
-            await remove_scratch(request)
+        await remove_scratch(request)
 
 
 def _keep_workspace(request: AttemptRequest, place: Path) -> None:
     """Move the workspace to a folder that no later agent sees. If the disk refuses, it is not kept."""
     with suppress(OSError):
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        (request.scratch / "workspace").rename(place)
-
-
-async def remove_scratch(request: AttemptRequest) -> None:
-    """Remove the scratch folders of an attempt, shielded from cancellation and limited to TEARDOWN_S.
-
-    What cannot be removed is left for the end of the run.
-    """
-    for folder in _remove_empty(request):
-        with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S), suppress(OSError):
-            await anyio.to_thread.run_sync(remove, folder, abandon_on_cancel=True)
-
-
-def _remove_empty(request: AttemptRequest) -> list[Path]:
-    """Remove what is empty of the scratch folders, which takes longer in a thread. Return the others."""
-    left = [request.judging] if os.path.lexists(request.judging) else []
-    try:
-        place = str(request.scratch)
-        for name in SCRATCH:
-            os.rmdir(f"{place}/{name}")  # noqa: PTH106  making a Path takes as long as the call itself
-        os.rmdir(place)  # noqa: PTH106
-    except OSError:
-        left.append(request.scratch)
-    return left
+        (request.scratch / WORKSPACE).rename(place)
 
 
 async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
@@ -126,7 +99,7 @@ class _Supervisor:
         self.state = State.QUEUED
         self._request = request
         self._redactor = Redactor(request.secrets, private=request.runtime.private_paths)
-        self._workspace = request.scratch / "workspace"
+        self._workspace = private_workspace(request)
         self._conversation = SessionRecord()
         self._session: Session | None = None
         self._stop_cause: ClockName | Literal["other"] | None = None
@@ -187,7 +160,7 @@ class _Supervisor:
             if has_hook(request.mission.hooks, "after"):
                 # The diff is taken before the hook runs, because the hook may change the workspace.
                 changes = await anyio.to_thread.run_sync(
-                    lambda: diff(request.workspace_source, self._workspace, base=base, now=now)
+                    lambda: diff(self._workspace.base_root, self._workspace.root, base=base, now=now)
                 )
                 tap.record(await self._hook("after"))
             if self._found is None or self._found.code != "agent.disk":
@@ -224,30 +197,18 @@ class _Supervisor:
 
     async def _prepare(self) -> Snapshot:
         request = self._request
-        base = await _off_loop(self._create_scratch, is_small=request.workspace_source is None)
+        base = await _off_loop(self._create_workspace, is_small=self._workspace.base_root is None)
+        if request.mission.probes:
+            self._create_probes_folder()
         self._conversation.prompt = with_footer(request.mission.prompt)
         self._conversation.written = write_first_files(
             request, prompt=self._conversation.prompt, base=base.digest, redactor=self._redactor
         )
         return base
 
-    def _create_scratch(self) -> Snapshot:
-        scratch, source = self._request.scratch, self._request.workspace_source
-        try:
-            scratch.mkdir(mode=0o700, parents=True)
-            for name in SCRATCH[source is not None :]:
-                os.mkdir(f"{scratch}/{name}", 0o700)  # noqa: PTH102
-            if self._request.mission.probes:
-                self._request.judging.mkdir(mode=0o700, parents=True)
-        except OSError as error:
-            raise disk_error(error, path=scratch) from error
-        if source is None:
-            return EMPTY
-        prepare(source, into=self._workspace)
-        base = snapshot(self._workspace)
-        if base.digest != self._request.workspace_digest:
-            raise MachineError("workspace.base-changed", "the frozen workspace has changed since the run began")
-        return base
+    def _create_workspace(self) -> Snapshot:
+        create_scratch(self._request.scratch)
+        return self._workspace.create()
 
     # ── under the clocks ──
 
@@ -284,7 +245,7 @@ class _Supervisor:
 
     def _owned_folders(self) -> list[Path]:
         """Return the folders that only the agent of this attempt writes to."""
-        return [self._workspace, self._request.scratch / "tmp", *self._homes()]
+        return [self._workspace.root, self._request.scratch / TMP, *self._homes()]
 
     def _reachable_folders(self) -> list[Path] | None:
         """Return folders outside of which the agent can write nothing; None if nothing confines it.
@@ -334,15 +295,17 @@ class _Supervisor:
             output = (ended.stderr_tail or ended.stdout_tail).strip()
             what = f"{shlex.join(ended.argv)}: {ended.problem}" + (output and f": {output}")
             raise MachineError("hook.failed", what)
-        if (await anyio.to_thread.run_sync(snapshot, self._workspace)).digest != base.digest:
+        if (await anyio.to_thread.run_sync(snapshot, self._workspace.root)).digest != base.digest:
             what = f"{shlex.join(ended.argv)}: it changed the workspace, which only the agent may change"
             raise MachineError("hook.failed", what)
 
     async def _hook(self, phase: HookPhase) -> HookEnded:
-        return await run_hook(phase, self._request, workspace=str(self._workspace), redactor=self._redactor)
+        return await run_hook(phase, self._request, workspace=str(self._workspace.root), redactor=self._redactor)
 
     async def _run_turn(self, tap: RecordingTap) -> None:
-        async with open_session(self._request, tap, self._workspace, self._conversation, watch=self._watch) as session:
+        async with open_session(
+            self._request, tap, self._workspace.root, self._conversation, watch=self._watch
+        ) as session:
             self.move(Move.READY)
             self.move(Move.ASK)
             self._session = session
@@ -382,7 +345,7 @@ class _Supervisor:
 
     async def _capture(self, base: Snapshot) -> Capture:
         """Capture the workspace after the agent has stopped."""
-        return await _off_loop(lambda: capture(self._workspace, base), is_small=is_empty(self._workspace))
+        return await _off_loop(lambda: capture(self._workspace.root, base), is_small=is_empty(self._workspace.root))
 
     async def _judge_work(self, tap: RecordingTap, now: Snapshot, probes: Recording) -> None:
         """Run the final probes, unless a stop was requested, and record what kept them from judging the work."""
@@ -441,7 +404,7 @@ class _Supervisor:
         log.record_probes(rows)
 
     def _create_probes_folder(self) -> None:
-        """Create the folder for copies again, in case an agent without fences has removed or replaced it."""
+        """Create the folder for copies, also if an agent without fences has removed or replaced it."""
         folder = self._request.judging
         try:
             if folder.is_symlink() or not folder.is_dir():
@@ -453,7 +416,7 @@ class _Supervisor:
     async def _probe(self, phase: Phase, subject: Snapshot, log: Recording) -> None:
         if self._probes is None:
             return
-        async with aclosing(self._probes.run(phase, self._workspace, subject)) as rows:
+        async with aclosing(self._probes.run(phase, self._workspace.root, subject)) as rows:
             async for row in rows:
                 log.record_probes([row])
 
