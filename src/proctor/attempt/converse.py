@@ -2,23 +2,21 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from proctor.attempt.derive import Derivation
-from proctor.attempt.finalize import SessionRecord
-from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, OffsetEvent
-from proctor.attempt.tap import RecordingTap
+from proctor.attempt.supervision import Supervision
 from proctor.attempt.turn import TEARDOWN_S, take_turn
-from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop, Watch, pause_row, under_watch
-from proctor.errors import HangupError, InputError, ProctorError
+from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop
+from proctor.errors import InputError, ProctorError
 from proctor.errors.arguments import ArgumentChecker
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
-from proctor.event.row import CancelRequested, ClockRanOut, LimitHit, SessionRefusal, StepTaken, TurnWanted
+from proctor.event.row import CancelRequested, TurnWanted
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import Session
 from proctor.runtime.capability import require_capability
@@ -80,16 +78,8 @@ class LiveSession:
     nothing.
     """
 
-    def __init__(
-        self,
-        request: AttemptRequest,
-        *,
-        workspace: Path,
-        folder: Path | None,
-        watch: Watch,
-        stream: EventStream,
-    ) -> None:
-        self.workspace = workspace
+    def __init__(self, supervision: Supervision, *, folder: Path | None, stream: EventStream) -> None:
+        self.workspace = supervision.workspace.root
         """The folder in which the agent works."""
         self.folder = folder
         """The evidence folder. None if the record is not on disk."""
@@ -97,13 +87,9 @@ class LiveSession:
         """The last text that the agent said in the current or last turn. None if it said nothing."""
         self.failure: ProctorError | None = None
         """Why the record could not be written. None if it could."""
-        self.conversation = SessionRecord(is_fresh=request.resume is None and request.fork is None)
-        self._request = request
-        self._watch = watch
+        self._supervision = supervision
+        self._request = supervision.request
         self._stream = stream
-        self._session: Session | None = None
-        self._tap: RecordingTap | None = None
-        self._derivation: Derivation | None = None
         self._work: _Work | None = None
         self._wake = anyio.Event()
         # Why the session has ended or is ending; None while it accepts turns.
@@ -120,7 +106,8 @@ class LiveSession:
     @property
     def thread(self) -> ThreadId | None:
         """The agent's own id for the conversation, with which a persistent one is resumed. None until it is known."""
-        return None if self._session is None else self._session.thread
+        session = self._supervision.session
+        return None if session is None else session.thread
 
     @property
     def offset(self) -> int:
@@ -130,7 +117,7 @@ class LiveSession:
     @property
     def ending(self) -> Ending:
         """How the last turn ended: its outcome, code and detail. `NOT_ENDED` while a turn runs or before the first."""
-        return NOT_ENDED if self._derivation is None or self._work is not None else self._derivation.ending
+        return NOT_ENDED if self._work is not None else self._supervision.recording.derivation.ending
 
     @property
     def outcome(self) -> Outcome:
@@ -157,10 +144,11 @@ class LiveSession:
         Raises InputError if no turn is running, and RefusedError if the agent refuses the text.
         """
         ArgumentChecker("steer").text("text", text)
-        if self._work is None or self._session is None:
+        session = self._supervision.session
+        if self._work is None or session is None:
             raise InputError("session.idle", "no turn is running, so there is nothing to steer")
         self._require("turn_steer")
-        await self._session.steer(text)
+        await session.steer(text)
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, with every process it started, and wait for its end.
@@ -188,10 +176,6 @@ class LiveSession:
         return self._stream.after(after)
 
     # ── for the supervisor ──
-
-    def begin(self, session: Session, tap: RecordingTap, derivation: Derivation) -> None:
-        """Make the session ready for turns."""
-        self._session, self._tap, self._derivation = session, tap, derivation
 
     async def live(self) -> None:
         """Run turns until the session is closed, its attempt clock or another limit is reached, or the agent is gone.
@@ -223,53 +207,52 @@ class LiveSession:
         if self._work is not None and not self._work.stop.is_set():
             self._work.why = reason
             self._work.stop.set()
-        elif is_cut_off and self.ending is NOT_ENDED and self._tap is not None:
-            self._tap.record(CancelRequested(why=reason))
+        elif is_cut_off and self.ending is NOT_ENDED:
+            self._supervision.tap.record(CancelRequested(why=reason))
         self._wake.set()
         with anyio.move_on_after(2 * TEARDOWN_S):
             await self._done.wait()
         self._scope.cancel()
 
     def event_recorded(self, event: Event) -> None:
-        """Take a recorded event: remember the answer, update the token count, and publish it to readers."""
+        """Take a recorded event: remember the answer, and publish it to readers."""
         if isinstance(event, TurnAsked):
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
-        self._watch.event_recorded(event)
         self._stream.publish(event)
 
     def _require(self, capability: str) -> None:
         require_capability(self._request.runtime.capabilities, capability, runtime_id=self._request.runtime.id)
 
     def _ready(self) -> Session:
-        if self._over is not None or self._session is None:
+        session = self._supervision.session
+        if self._over is not None or session is None:
             raise InputError("session.over", f"the session has ended: {self._over or 'it never started'}")
         if self._work is not None:
             raise InputError("session.busy", "a turn is running; await or interrupt it first")
-        return self._session
+        return session
 
     def _begin(self, session: Session, start: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
-        assert self._tap is not None, "a session that is ready has a record"
         turn = Turn(self._stream)
         # Recorded before the agent gets the prompt, so that the request is on record even if the agent is gone.
-        self._tap.record(TurnWanted(text=text))
-        request, tap, watch = self._request, self._tap, self._watch
-        self._work = _Work(do=lambda: take_turn(session, start, request=request, tap=tap, watch=watch), turn=turn)
+        self._supervision.tap.record(TurnWanted(text=text))
+        self._work = _Work(do=partial(take_turn, self._supervision, session, start), turn=turn)
         self._wake.set()
         return turn
 
     def _settle(self, work: _Work) -> None:
         """End a turn, and end the session if a limit is exceeded or its process is gone."""
-        lease = self.conversation.lease
-        self.failure = self.failure or self.broken()
+        supervision = self._supervision
+        self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(
-            cause := self._watch.expired(self._request.clock.steady_s()), LimitExceeded
+            cause := supervision.watch.expired(self._request.clock.steady_s()), LimitExceeded
         ):
             self._record_stop(cause)
-        is_alive = self._session is not None and self._session.is_alive
-        if self._over is None and (lease is None or not lease.host.is_alive or not is_alive):
+        lease, session = supervision.lease, supervision.session
+        is_alive = lease is not None and lease.host.is_alive and session is not None and session.is_alive
+        if self._over is None and not is_alive:
             self._over = "the agent's process is gone"
         self._work, self._wake = None, anyio.Event()
         if self._over is not None:
@@ -277,31 +260,8 @@ class LiveSession:
         work.turn.conclude(self.ending, self.failure)
 
     async def _watched(self, work: Callable[[], Awaitable[None]], *, stop: anyio.Event) -> None:
-        await under_watch(
-            work,
-            self._watch,
-            clock=self._request.clock,
-            heard_s=self._heard_s,
-            evidence_bytes=lambda: 0 if self._tap is None else self._tap.size_bytes,
-            failure=self.broken,
-            stop=stop,
-            on_stop=self._record_stop,
-            on_pause=self._record_pause,
-        )
-
-    def _heard_s(self) -> float:
-        if self._session is None or not self._watch.is_in_turn:
-            return self._request.clock.steady_s()
-        return self._session.last_heard_s
-
-    def broken(self) -> ProctorError | None:
-        """Return why the session's record, or the record of its agent process, cannot be written; None if it can."""
-        lease, tap = self.conversation.lease, self._tap
-        return (tap and tap.failure) or (None if lease is None else lease.failure())
-
-    def _record_pause(self, lag_s: float) -> None:
-        if self._tap is not None:
-            self._tap.record(pause_row(lag_s))
+        supervision = self._supervision
+        await supervision.watched(work, stop=stop, failure=supervision.failure, on_stop=self._record_stop)
 
     def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled.
@@ -309,22 +269,18 @@ class LiveSession:
         The limits of tokens and evidence, the attempt clock and a failed record also end the session; other causes end
         only the turn.
         """
-        assert self._tap is not None
-        assert self._derivation is not None, "a session that lives has a record"
+        supervision = self._supervision
+        supervision.record_stop(
+            cause,
+            cancelled=lambda: CancelRequested(why="asked to stop" if self._work is None else self._work.why),
+            is_hangup_recorded=supervision.recording.derivation.ending is not NOT_ENDED,
+        )
         match cause:
             case LimitExceeded(limit=limit, most=most, used=used):
-                self._tap.record(LimitHit(limit=limit, most=most, used=used))
                 self._over = limit_text(limit, most=most, used=used)
-            case ClockExpiry(clock=None):
-                self._tap.record(CancelRequested(why="asked to stop" if self._work is None else self._work.why))
-            case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:
-                self._tap.record(ClockRanOut(clock=clock, limit_ms=limit_ms))
-                if clock == "attempt":
-                    self._over = f"its attempt clock expired after {limit_ms} ms"
-            case HangupError() if self._derivation.ending is not NOT_ENDED:
-                # The connection has already recorded the end of the channel.
-                self._tap.record(StepTaken(step="hangup", detail={"what": str(cause)}))
-            case ProctorError():
-                self._tap.record(SessionRefusal(code=cause.code, detail=str(cause)))
-                if cause is self.broken():
-                    self.failure, self._over = cause, "its record could not be written"
+            case ClockExpiry(clock="attempt", limit_ms=limit_ms):
+                self._over = f"its attempt clock expired after {limit_ms} ms"
+            case ProctorError() if cause is supervision.failure():
+                self.failure, self._over = cause, "its record could not be written"
+            case _:
+                pass

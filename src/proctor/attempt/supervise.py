@@ -5,38 +5,35 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import anyio
 import anyio.to_thread
 
 from proctor import places
-from proctor.attempt.finalize import SessionRecord, finalize
+from proctor.attempt.finalize import finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.probing import ProbeRunner
-from proctor.attempt.recording import Recording, open_recording, write_first_files
 from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
-from proctor.attempt.tap import RecordingTap
+from proctor.attempt.supervision import Supervision, off_loop
 from proctor.attempt.turn import open_session, take_turn
-from proctor.attempt.watchdog import ClockExpiry, ClockName, LimitExceeded, Stop, Watch, pause_row, under_watch
-from proctor.attempt.workspace_layout import TMP, WORKSPACE, create_scratch, private_workspace, remove_scratch
-from proctor.errors import Bucket, HangupError, MachineError, ProctorError, bucket_of, disk_error
+from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop
+from proctor.attempt.workspace_layout import TMP, WORKSPACE, private_workspace, remove_scratch
+from proctor.errors import Bucket, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
-from proctor.event.model import Event
 from proctor.event.outcome import OPERATOR_CANCEL
-from proctor.event.row import ClockRanOut, FailureFound, HookEnded, LimitHit, SessionRefusal, StepTaken
+from proctor.event.row import FailureFound, HookEnded
 from proctor.evidence.artifacts import RequiredProbe
-from proctor.evidence.redact import Redactor
 from proctor.evidence.seal import write_seal
+from proctor.evidence.summary import AttemptSummary
 from proctor.probe.kind import UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
 from proctor.spec.model import Isolation
 from proctor.workspace.capture import Capture, capture
-from proctor.workspace.diff import diff
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import Snapshot, is_empty, snapshot
 
@@ -45,8 +42,6 @@ SMALL_BYTES = 256 * 1024
 _AGENT_CLOCKS: Final = ("attempt", "mission")
 """Clocks that measure how long the agent took. The clock of the campaign does not."""
 
-T = TypeVar("T")
-
 
 async def run_attempt(request: AttemptRequest) -> AttemptResult:
     """Run one attempt.
@@ -54,16 +49,16 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
     Setting `request.stop` ends it as cancelled, and it is sealed. Cancelling the caller stops the agent and leaves a
     record without a seal. The result is `abandoned`, with the error, if the evidence cannot be written.
     """
-    supervisor = _Supervisor(request)
+    attempt = _AttemptSteps(request)
     try:
-        result = await supervisor.run()
+        result = await attempt.run()
         if request.keep_workspace is not None:
             await anyio.to_thread.run_sync(_keep_workspace, request, request.keep_workspace)
         return result
     except ProctorError as error:
         # The evidence is incomplete, so it must not be sealed. What was written stays.
-        supervisor.move(Move.ABANDON)
-        return AttemptResult(attempt_id=request.attempt_id, state=supervisor.state, error=error)
+        attempt.move(Move.ABANDON)
+        return AttemptResult(attempt_id=request.attempt_id, state=attempt.state, error=error)
     finally:
         await remove_scratch(request)
 
@@ -75,19 +70,11 @@ def _keep_workspace(request: AttemptRequest, place: Path) -> None:
         (request.scratch / WORKSPACE).rename(place)
 
 
-async def _off_loop(work: Callable[[], T], *, is_small: bool) -> T:
-    """Do the work in a thread, or on the event loop if it is small.
-
-    Small work takes longer in a thread: the interpreter's lock changes hands at each system call.
-    """
-    return work() if is_small else await anyio.to_thread.run_sync(work)
-
-
 def _space_of(tree: Snapshot) -> DiskSpace:
     return DiskSpace(sum(entry.size_bytes for entry in tree.entries), len(tree.entries))
 
 
-class _Supervisor:
+class _AttemptSteps:
     """State and steps of one attempt.
 
     The order is: prepare the workspace; before-hook; baseline probes; session and turn; stop the agent; capture the
@@ -98,26 +85,14 @@ class _Supervisor:
     def __init__(self, request: AttemptRequest) -> None:
         self.state = State.QUEUED
         self._request = request
-        self._redactor = Redactor(request.secrets, private=request.runtime.private_paths)
-        self._workspace = private_workspace(request)
-        self._conversation = SessionRecord()
-        self._session: Session | None = None
+        self._supervision = Supervision(request, private_workspace(request))
+        self._root = self._supervision.workspace.root
+        self._prompt = with_footer(request.mission.prompt)
         self._stop_cause: ClockName | Literal["other"] | None = None
         self._disk: ScratchDisk | None = None
         self._probes: ProbeRunner | None = None
         self._found: FailureFound | None = None
         self._is_found_recorded = False
-        limits = request.limits
-        self._began_s = request.clock.steady_s()
-        self._watch = Watch(
-            now_s=self._began_s,
-            attempt_ms=limits.attempt_ms,
-            turn_ms=limits.turn_ms,
-            stall_ms=limits.stall_ms,
-            left=request.left,
-            tokens=limits.tokens,
-            evidence_bytes=limits.evidence_bytes,
-        )
 
     def move(self, move: Move) -> None:
         """Change the state and report it to the watcher."""
@@ -126,116 +101,60 @@ class _Supervisor:
 
     async def run(self) -> AttemptResult:
         """Run all steps. Raises ProctorError if the evidence cannot be written."""
-        request, paths = self._request, self._request.paths
+        request, supervision = self._request, self._supervision
         self.move(Move.PREPARE)
-        paths.create()
-
-        def event_recorded(event: Event) -> None:
-            request.watcher.event_recorded(request.attempt_id, event)
-            self._watch.event_recorded(event)
-
-        with open_recording(request, redactor=self._redactor, watcher=event_recorded) as streams:
-            tap = streams.tap
-            base = await self._prepare()
-            self._probes = self._make_runner(base)
-            self._disk = ScratchDisk(request.scratch, base=_space_of(base), owned=self._owned_folders)
-            await self._watched(tap, lambda: self._work(tap, base, streams))
+        request.paths.create()
+        with supervision.open_recording(partial(request.watcher.event_recorded, request.attempt_id)):
+            await self._prepare()
+            await self._watched(self._work)
             request.turn_over()
             # Otherwise an agent that exceeds a limit just before its turn ends would keep the probes from running.
-            self._watch.lift_limits()
+            supervision.watch.lift_limits()
             self.move(Move.STOP)
-            tap.release("")
-            tap.commit()
-            if (failure := self._failure(tap)) is not None:
+            supervision.flush()
+            if (failure := supervision.failure()) is not None:
                 raise failure
             await self._remove_full_homes()
-            left = await self._capture(base)
+            left = await self._capture()
             now = left.snapshot
             if (found := self._found or self._find_spoiled(left)) is not None:
-                self._record_found(tap, found)
+                self._record_found(found)
             elif request.mission.probes:
-                await self._judge_work(tap, now, streams)
-            self._fail_probes(now, streams)
+                await self._judge_work(now)
+            self._fail_probes(now)
             changes = None
             if has_hook(request.mission.hooks, "after"):
                 # The diff is taken before the hook runs, because the hook may change the workspace.
-                changes = await anyio.to_thread.run_sync(
-                    lambda: diff(self._workspace.base_root, self._workspace.root, base=base, now=now)
-                )
-                tap.record(await self._hook("after"))
+                changes = await anyio.to_thread.run_sync(supervision.diff, now)
+                supervision.tap.record(await self._hook("after"))
             if self._found is None or self._found.code != "agent.disk":
                 # Otherwise the next attempt would find the disk full: it starts once the scratch folder is removed.
                 request.at_rest()
-            derived = streams.derivation.finish()
-            summary, sealed = await _off_loop(
-                lambda: finalize(
-                    request,
-                    derived,
-                    self._conversation,
-                    base=base,
-                    now=now,
-                    workspace=self._workspace,
-                    changes=changes,
-                    redactor=self._redactor,
-                    duration_ms=round((request.clock.steady_s() - self._began_s) * 1000),
-                    streams=streams.heads(),
-                    files=streams.files(),
-                ),
-                is_small=not base.entries
-                and now == base
-                and streams.frames.size_bytes + streams.probes.size_bytes < SMALL_BYTES,
-            )
-            if request.make_durable is None:
-                await anyio.to_thread.run_sync(lambda: write_seal(paths, sealed, is_durable=True))
-            else:
-                await request.make_durable()
-                write_seal(paths, sealed, is_durable=False)
+            summary = await self._seal(now, changes)
         self.move(Move.SEAL)
         return AttemptResult(attempt_id=request.attempt_id, state=self.state, summary=summary)
 
     # ── before the agent ──
 
-    async def _prepare(self) -> Snapshot:
-        request = self._request
-        base = await _off_loop(self._create_workspace, is_small=self._workspace.base_root is None)
+    async def _prepare(self) -> None:
+        request, supervision = self._request, self._supervision
+        await supervision.lay_out()
         if request.mission.probes:
             self._create_probes_folder()
-        self._conversation.prompt = with_footer(request.mission.prompt)
-        self._conversation.written = write_first_files(
-            request, prompt=self._conversation.prompt, base=base.digest, redactor=self._redactor
-        )
-        return base
-
-    def _create_workspace(self) -> Snapshot:
-        create_scratch(self._request.scratch)
-        return self._workspace.create()
+        supervision.write_first_files(self._prompt)
+        self._probes = self._make_runner()
+        self._disk = ScratchDisk(request.scratch, base=_space_of(supervision.base), owned=self._owned_folders)
 
     # ── under the clocks ──
 
-    async def _watched(self, tap: RecordingTap, work: Callable[[], Awaitable[None]]) -> None:
+    async def _watched(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run work that may take long until it ends, a clock expires, a stop is requested or recording fails."""
-        await under_watch(
+        await self._supervision.watched(
             work,
-            self._watch,
-            clock=self._request.clock,
-            heard_s=self._heard_s,
-            evidence_bytes=lambda: tap.size_bytes,
-            failure=lambda: self._failure(tap) or self._find_full_disk(),
             stop=self._request.stop,
-            on_stop=lambda cause: self._record_stop(tap, cause),
-            on_pause=lambda lag_s: tap.record(pause_row(lag_s)),
+            failure=lambda: self._supervision.failure() or self._find_full_disk(),
+            on_stop=self._record_stop,
         )
-
-    def _heard_s(self) -> float:
-        # Silence counts only during a turn: otherwise the agent has nothing to say.
-        if self._session is None or not self._watch.is_in_turn:
-            return self._request.clock.steady_s()
-        return self._session.last_heard_s
-
-    def _failure(self, tap: RecordingTap) -> ProctorError | None:
-        """Return why this attempt's record, or the record of its agent process, cannot be written; None if it can."""
-        lease = self._conversation.lease
-        return tap.failure or (None if lease is None else lease.failure())
 
     def _find_full_disk(self) -> FailureFound | None:
         """Return the failure if the scratch disk is full, at this moment or at an earlier one."""
@@ -245,7 +164,7 @@ class _Supervisor:
 
     def _owned_folders(self) -> list[Path]:
         """Return the folders that only the agent of this attempt writes to."""
-        return [self._workspace.root, self._request.scratch / TMP, *self._homes()]
+        return [self._root, self._request.scratch / TMP, *self._homes()]
 
     def _reachable_folders(self) -> list[Path] | None:
         """Return folders outside of which the agent can write nothing; None if nothing confines it.
@@ -259,7 +178,7 @@ class _Supervisor:
 
     def _homes(self) -> list[Path]:
         """Return the homes that belong to this attempt alone."""
-        request, lease = self._request, self._conversation.lease
+        request, lease = self._request, self._supervision.lease
         if lease is None or lease.home is None:
             return []
         if request.flow.isolation is Isolation.PROCESS:
@@ -273,95 +192,86 @@ class _Supervisor:
                 with suppress(OSError):
                     await anyio.to_thread.run_sync(remove, home)
 
-    async def _work(self, tap: RecordingTap, base: Snapshot, probes: Recording) -> None:
+    async def _work(self) -> None:
         if (found := self._find_full_disk()) is not None:
             raise MachineError(found.code, found.detail)
         if has_hook(self._request.mission.hooks, "before"):
-            await self._run_before_hook(tap, base)
-        await self._probe(Phase.BASELINE, base, probes)
+            await self._run_before_hook()
+        await self._probe(Phase.BASELINE, self._supervision.base)
         self.move(Move.START)
-        await self._run_turn(tap)
+        await self._run_turn()
 
-    async def _run_before_hook(self, tap: RecordingTap, base: Snapshot) -> None:
+    async def _run_before_hook(self) -> None:
         """Run the before-hook, with the clocks held. Raises MachineError if it fails or changes the workspace."""
-        clock = self._request.clock
-        self._watch.hold(clock.steady_s())
+        clock, supervision = self._request.clock, self._supervision
+        supervision.watch.hold(clock.steady_s())
         try:
             ended = await self._hook("before")
         finally:
-            self._watch.release(clock.steady_s())
-        tap.record(ended)
+            supervision.watch.release(clock.steady_s())
+        supervision.tap.record(ended)
         if ended.problem is not None:
             output = (ended.stderr_tail or ended.stdout_tail).strip()
             what = f"{shlex.join(ended.argv)}: {ended.problem}" + (output and f": {output}")
             raise MachineError("hook.failed", what)
-        if (await anyio.to_thread.run_sync(snapshot, self._workspace.root)).digest != base.digest:
+        if (await anyio.to_thread.run_sync(snapshot, self._root)).digest != supervision.base.digest:
             what = f"{shlex.join(ended.argv)}: it changed the workspace, which only the agent may change"
             raise MachineError("hook.failed", what)
 
     async def _hook(self, phase: HookPhase) -> HookEnded:
-        return await run_hook(phase, self._request, workspace=str(self._workspace.root), redactor=self._redactor)
+        redactor = self._supervision.redactor
+        return await run_hook(phase, self._request, workspace=str(self._root), redactor=redactor)
 
-    async def _run_turn(self, tap: RecordingTap) -> None:
-        async with open_session(
-            self._request, tap, self._workspace.root, self._conversation, watch=self._watch
-        ) as session:
+    async def _run_turn(self) -> None:
+        async with open_session(self._supervision) as session:
             self.move(Move.READY)
             self.move(Move.ASK)
-            self._session = session
             try:
-                await take_turn(session, partial(self._ask, session), request=self._request, tap=tap, watch=self._watch)
+                await take_turn(self._supervision, session, partial(self._ask, session))
             finally:
                 # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
                 self._find_full_disk()
 
     async def _ask(self, session: Session) -> None:
         """Take the turn. From its end on, the attempt cannot be cancelled: closing the session takes a while."""
-        await session.turn(self._conversation.prompt)
+        await session.turn(self._prompt)
         self._request.turn_over()
 
-    def _record_stop(self, tap: RecordingTap, cause: Stop) -> None:
+    def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""
         clock_name = cause.clock if isinstance(cause, ClockExpiry) else None
         self._stop_cause = self._stop_cause or clock_name or "other"
         match cause:
             case FailureFound():
-                self._record_found(tap, cause)
-            case LimitExceeded(limit=limit, most=most, used=used):
-                tap.record(LimitHit(limit=limit, most=most, used=used))
-            case ClockExpiry(clock=None):
-                tap.record(self._request.stop_cause())
-            case ClockExpiry(clock=clock, limit_ms=limit_ms) if clock is not None:
-                tap.record(ClockRanOut(clock=clock, limit_ms=limit_ms))
-            case HangupError() if self.state is State.TURN_RUNNING:
-                # The connection has already recorded the end of the channel.
-                tap.record(StepTaken(step="hangup", detail={"what": str(cause)}))
+                self._record_found(cause)
             case ProctorError() if self.state is State.PROBING:
-                tap.record(FailureFound(code=cause.code, detail=str(cause)))
-            case ProctorError():
-                tap.record(SessionRefusal(code=cause.code, detail=str(cause)))
+                self._supervision.tap.record(FailureFound(code=cause.code, detail=str(cause)))
+            case _:
+                self._supervision.record_stop(
+                    cause, cancelled=self._request.stop_cause, is_hangup_recorded=self.state is State.TURN_RUNNING
+                )
 
     # ── after the agent ──
 
-    async def _capture(self, base: Snapshot) -> Capture:
+    async def _capture(self) -> Capture:
         """Capture the workspace after the agent has stopped."""
-        return await _off_loop(lambda: capture(self._workspace.root, base), is_small=is_empty(self._workspace.root))
+        return await off_loop(lambda: capture(self._root, self._supervision.base), is_small=is_empty(self._root))
 
-    async def _judge_work(self, tap: RecordingTap, now: Snapshot, probes: Recording) -> None:
+    async def _judge_work(self, now: Snapshot) -> None:
         """Run the final probes, unless a stop was requested, and record what kept them from judging the work."""
-        is_in_time = self._stop_cause is None
+        tap, is_in_time = self._supervision.tap, self._stop_cause is None
         if not self._request.stop.is_set():
             self.move(Move.PROBE)
             self._create_probes_folder()
-            await self._watched(tap, lambda: self._probe(Phase.FINAL, now, probes))
+            await self._watched(lambda: self._probe(Phase.FINAL, now))
         if is_in_time and self._stop_cause in _AGENT_CLOCKS:
-            self._fail_cut_off_probe(now, probes)
+            self._fail_cut_off_probe(now)
             what = f"the {self._stop_cause} reached its time limit before the probes had judged the work"
             tap.record(FailureFound(code=f"limit.{self._stop_cause}", detail=what))
-        if (interruption := self._find_interruption(probes)) is not None:
+        if (interruption := self._find_interruption()) is not None:
             tap.record(interruption)
 
-    def _find_interruption(self, log: Recording) -> FailureFound | None:
+    def _find_interruption(self) -> FailureFound | None:
         """Return what stopped the probes before all of them had run, if it says nothing about the agent.
 
         Whether some of them have passed or failed does not matter: which attempt counts must not depend on its outcome.
@@ -369,7 +279,7 @@ class _Supervisor:
         is_campaign_over = self._stop_cause == "campaign"
         if not self._request.stop.is_set() and not is_campaign_over:
             return None
-        finished = sum(row.phase is Phase.FINAL for row in log.probe_rows)
+        finished = sum(row.phase is Phase.FINAL for row in self._supervision.recording.probe_rows)
         if finished >= len(self._request.required_probes):
             return None
         what = "stopped before the probes had judged the work"
@@ -388,20 +298,20 @@ class _Supervisor:
             return None
         return self._disk.find_failure(copy=_space_of(left.snapshot))
 
-    def _record_found(self, tap: RecordingTap, found: FailureFound) -> None:
+    def _record_found(self, found: FailureFound) -> None:
         """Record a failure that the supervisor found. Only the first one counts."""
         if not self._is_found_recorded:
             self._found, self._is_found_recorded = found, True
-            tap.record(found)
+            self._supervision.tap.record(found)
 
-    def _fail_probes(self, now: Snapshot, log: Recording) -> None:
+    def _fail_probes(self, now: Snapshot) -> None:
         """Record every probe as failed, without running it, if the agent made judging impossible."""
         found = self._found
         if found is None or bucket_of(found.code) is not Bucket.AGENT:
             return
-        summary = self._redactor.text(f"not run: {found.detail}").text
+        summary = self._supervision.redactor.text(f"not run: {found.detail}").text
         rows = [self._failed_row(probe, now, summary) for probe in self._request.required_probes]
-        log.record_probes(rows)
+        self._supervision.recording.record_probes(rows)
 
     def _create_probes_folder(self) -> None:
         """Create the folder for copies, also if an agent without fences has removed or replaced it."""
@@ -413,42 +323,42 @@ class _Supervisor:
         except OSError as error:
             raise disk_error(error, path=folder) from error
 
-    async def _probe(self, phase: Phase, subject: Snapshot, log: Recording) -> None:
+    async def _probe(self, phase: Phase, subject: Snapshot) -> None:
         if self._probes is None:
             return
-        async with aclosing(self._probes.run(phase, self._workspace.root, subject)) as rows:
+        async with aclosing(self._probes.run(phase, self._root, subject)) as rows:
             async for row in rows:
-                log.record_probes([row])
+                self._supervision.recording.record_probes([row])
 
-    def _make_runner(self, base: Snapshot) -> ProbeRunner | None:
+    def _make_runner(self) -> ProbeRunner | None:
         """Return what runs the mission's probes; None if it has none."""
-        request = self._request
+        request, supervision = self._request, self._supervision
         if not request.mission.probes:
             return None
         return ProbeRunner(
             mission=request.mission,
-            untouched=UntouchedTree(folder=request.workspace_source, tree=base),
+            untouched=UntouchedTree(folder=request.workspace_source, tree=supervision.base),
             sources=request.sources,
             hidden_files=request.hidden_files,
             scratch=request.judging,
             hidden=request.hidden,
             containment=request.containment,
             intents=request.intents,
-            redactor=self._redactor,
+            redactor=supervision.redactor,
             clock=request.clock,
             agent_folders=self._reachable_folders(),
             keep=request.paths.folder,
         )
 
-    def _fail_cut_off_probe(self, subject: Snapshot, log: Recording) -> None:
+    def _fail_cut_off_probe(self, subject: Snapshot) -> None:
         """Record that the probe that was running did not end in time. It ended on the untouched workspace.
 
         Otherwise an agent could avoid a verdict by leaving work that takes too long to judge.
         """
-        done = sum(row.phase is Phase.FINAL for row in log.probe_rows)
+        done = sum(row.phase is Phase.FINAL for row in self._supervision.recording.probe_rows)
         for probe in self._request.required_probes[done : done + 1]:
             row = self._failed_row(probe, subject, "did not end before the attempt reached its time limit")
-            log.record_probes([row])
+            self._supervision.recording.record_probes([row])
 
     def _failed_row(self, probe: RequiredProbe, subject: Snapshot, summary: str) -> ProbeRow:
         return ProbeRow(
@@ -457,8 +367,24 @@ class _Supervisor:
             kind=probe.kind,
             probe_digest=probe.digest,
             role=probe.role,
-            criterion=self._redactor.text(probe.criterion).text,
+            criterion=self._supervision.redactor.text(probe.criterion).text,
             workspace_digest=subject.digest,
             verdict=Verdict.FAIL,
             summary=summary,
         )
+
+    async def _seal(self, now: Snapshot, changes: bytes | None) -> AttemptSummary:
+        """Write the last files and the seal. `changes` is the diff if it was taken earlier."""
+        request, supervision = self._request, self._supervision
+        base, recording = supervision.base, supervision.recording
+        size_bytes = recording.frames.size_bytes + recording.probes.size_bytes
+        summary, sealed = await off_loop(
+            lambda: finalize(supervision, now, changes=changes),
+            is_small=not base.entries and now == base and size_bytes < SMALL_BYTES,
+        )
+        if request.make_durable is None:
+            await anyio.to_thread.run_sync(lambda: write_seal(request.paths, sealed, is_durable=True))
+        else:
+            await request.make_durable()
+            write_seal(request.paths, sealed, is_durable=False)
+        return summary

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 import anyio
 import msgspec
 
 from proctor import decoding
-from proctor.attempt.finalize import SessionRecord
 from proctor.attempt.model import AttemptRequest
+from proctor.attempt.supervision import Supervision
 from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Watch
+from proctor.attempt.workspace_layout import TMP
 from proctor.clock import Clock
 from proctor.errors import PeerError
 from proctor.event.row import HISTORY_UNREAD, FactsLearned, ScriptMisfit, StepTaken
@@ -29,31 +29,29 @@ HISTORY_S = 30.0
 
 
 @asynccontextmanager
-async def open_session(
-    request: AttemptRequest, tap: RecordingTap, workspace: Path, conversation: SessionRecord, *, watch: Watch
-) -> AsyncIterator[Session]:
+async def open_session(supervision: Supervision) -> AsyncIterator[Session]:
     """Take a place in an agent process, open a session there, and record the facts about both.
 
     When the context ends without an error, the history of a persistent thread is read. In every case the session's
     facts are recorded, then the session is closed and the place returned. Raises RefusedError, before a process is
     started, if the request needs a capability that the runtime does not declare.
     """
+    request, tap = supervision.request, supervision.tap
     unrecorded = _opening_facts(request)
     try:
         _refuse_undeclared(request)
         async with request.lease() as lease:
-            conversation.lease = lease
-            conversation.process = lease.process
+            supervision.lease = lease
             tap.note(FactsLearned(facts={**unrecorded, **lease.host.facts}))
             unrecorded = {}
             rows_from = lease.rows()
-            async with lease.host.open_session(_session_request(request, workspace, watch=watch), tap) as session:
-                conversation.is_open = True
+            async with lease.host.open_session(_session_request(supervision), tap) as session:
+                supervision.session = session
                 try:
                     yield session
                     await _read_history(request, session, tap)
                 finally:
-                    conversation.thread = session.thread
+                    supervision.thread = session.thread
                     rows = {"processFrames": _rows_fact(rows_from, lease.rows())}
                     tap.record(FactsLearned(facts={**session.facts, **rows, **_identity_after(lease.host.facts)}))
     finally:
@@ -61,11 +59,12 @@ async def open_session(
             tap.record(FactsLearned(facts=unrecorded))
 
 
-def _session_request(request: AttemptRequest, workspace: Path, *, watch: Watch) -> SessionRequest:
+def _session_request(supervision: Supervision) -> SessionRequest:
+    request = supervision.request
     return SessionRequest(
         attempt=request.attempt_id,
-        workspace=workspace,
-        tmp=request.scratch / "tmp",
+        workspace=supervision.workspace.root,
+        tmp=request.scratch / TMP,
         sandbox=request.flow.sandbox,
         approvals=request.flow.approvals,
         model=request.model,
@@ -75,7 +74,7 @@ def _session_request(request: AttemptRequest, workspace: Path, *, watch: Watch) 
         decide_deadline_s=request.decide_deadline_s,
         tools=request.tools,
         tool_deadline_s=request.tool_deadline_s,
-        pause_clocks=lambda: _hold_clocks(watch, request.clock),
+        pause_clocks=lambda: _hold_clocks(supervision.watch, request.clock),
         is_persistent=request.is_persistent,
         resume=request.resume,
         fork=request.fork,
@@ -151,19 +150,13 @@ async def _read_history(request: AttemptRequest, session: Session, tap: Recordin
         )
 
 
-async def take_turn(
-    session: Session,
-    start: Callable[[], Awaitable[None]],
-    *,
-    request: AttemptRequest,
-    tap: RecordingTap,
-    watch: Watch,
-) -> None:
+async def take_turn(supervision: Supervision, session: Session, start: Callable[[], Awaitable[None]]) -> None:
     """Run a turn with `start`, which returns when the turn ends.
 
     However the turn ends, it is then interrupted and settled, which ends every process that it started. This is
     shielded from cancellation and limited to TEARDOWN_S. Then it is recorded if the model's script did not fit.
     """
+    request, watch = supervision.request, supervision.watch
     watch.turn_began(request.clock.steady_s())
     try:
         await start()
@@ -174,7 +167,7 @@ async def take_turn(
             await session.interrupt()
             await session.settle()
         if (misfit := request.script_misfit()) is not None:
-            tap.record(ScriptMisfit(detail=misfit))
+            supervision.tap.record(ScriptMisfit(detail=misfit))
 
 
 @contextmanager
