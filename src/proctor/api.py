@@ -16,11 +16,13 @@ from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import OffsetEvent
 from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
-from proctor.campaign.sessions import ConversationRequest, Sessions, open_sessions
+from proctor.campaign.sessions import ConversationRequest, KeptRequest, Sessions, open_sessions
 from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
 from proctor.config.load import load_config
 from proctor.config.project import load_project_built, load_project_spec, probes_for_task_class
+from proctor.context.model import SessionSettings, SessionTurn
+from proctor.context.report import SessionSummary, list_sessions
 from proctor.errors import (
     DeadlineError,
     EvidenceError,
@@ -68,6 +70,8 @@ from proctor.event.model import (
     TurnAsked,
     TurnBegan,
     TurnEnded,
+    TurnSettled,
+    TurnSteered,
     Unrecognized,
     UsageReported,
     WarningRaised,
@@ -189,6 +193,8 @@ __all__ = [
     "Session",
     "SessionBegan",
     "SessionRefused",
+    "SessionSummary",
+    "SessionTurn",
     "SideEffect",
     "SimTrace",
     "SinkCall",
@@ -210,6 +216,8 @@ __all__ = [
     "TurnAsked",
     "TurnBegan",
     "TurnEnded",
+    "TurnSettled",
+    "TurnSteered",
     "UnitTests",
     "Unrecognized",
     "UsageReported",
@@ -220,9 +228,11 @@ __all__ = [
     "probes_for_task_class",
     "run",
     "session",
+    "sessions",
 ]  # fmt: skip
 
 EvidenceKept: TypeAlias = Literal["off", "memory", "disk"]
+ProfileName: TypeAlias = Literal["fresh", "mine"]
 SandboxName: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
 """A policy, or an async function that answers each question: `async def decide(question) -> Decision`."""
@@ -246,12 +256,16 @@ def session(
     tools: Sequence[Tool] = (),
     tool_deadline: Duration = DECIDE_S,
     limits: Limits = SESSION_LIMITS,
-    evidence: EvidenceKept = "off",
+    evidence: EvidenceKept | None = None,
     root: str | Path | None = None,
     script: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     secrets: SecretsGiven = (),
+    profile: ProfileName = "fresh",
+    id: str | None = None,  # noqa: A002  the name that a caller expects
+    ephemeral: bool = False,
+    thread: str | None = None,
 ) -> AbstractAsyncContextManager[Session]:
     """Open a conversation with an agent. It has its own process, which always ends with the block.
 
@@ -265,11 +279,18 @@ def session(
     or "provider/name"; with `script` the scripted model is used and nothing leaves the machine. `evidence` keeps only
     the latest events (`off`), all events in memory (`memory`), or a sealed folder under `root` (`disk`). `secrets` are
     masked in all of them: values by name (`{"TENANT_TOKEN": token}`), or names of variables and paths of files.
+
+    With an `id` the session can be opened again, in this or another process, and knows what was said: its evidence is
+    on disk, and the agent's home and the workspace are kept in the user's state folder until the session is deleted.
+    `thread` begins it with a thread that the agent keeps already, such as one of the user's own (`profile="mine"`).
     """
     given = dict(locals())
     _check("session", given)
     if model is None and script is None:
         raise _no_model("session")
+    if id is not None and evidence not in (None, "disk"):
+        raise _wrong("evidence", "a session with an id keeps its evidence on disk")
+    given["evidence"] = evidence or ("off" if id is None else "disk")
     return _session(**given)
 
 
@@ -286,12 +307,13 @@ async def _session(
     options: Mapping[str, Any] | None,
     env: Mapping[str, str] | None,
     secrets: SecretsGiven,
+    profile: ProfileName,
     **request: Any,
 ) -> AsyncIterator[Session]:
     async with (
         _open(
             runtime, isolation="process", sandbox=sandbox, model=model, login=login, script=script, evidence=evidence,
-            root=root, options=options, env=env, secrets=secrets,
+            root=root, options=options, env=env, secrets=secrets, profile=profile,
         ) as opened,
         opened.session(sandbox=sandbox, script=script, **request) as live,
     ):  # fmt: skip
@@ -308,6 +330,7 @@ def pool(
     options: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     secrets: SecretsGiven = (),
+    profile: ProfileName = "fresh",
 ) -> AbstractAsyncContextManager["Pool"]:
     """Open one warm agent process for many sessions. It is replaced when it dies, and ends with the block.
 
@@ -341,23 +364,22 @@ class Pool:
         tools: Sequence[Tool] = (),
         tool_deadline: Duration = DECIDE_S,
         limits: Limits = SESSION_LIMITS,
-        is_persistent: bool = False,
-        resume: str | None = None,
-        fork: str | None = None,
         script: str | Path | None = None,
+        id: str | None = None,  # noqa: A002  the name that a caller expects
+        ephemeral: bool = False,
+        thread: str | None = None,
     ) -> AbstractAsyncContextManager[Session]:
         """Open a conversation like `proctor.session`, but on the shared process, where full access is not allowed.
 
-        With `is_persistent` the agent keeps the thread. As long as the pool's process lives, `resume` continues a kept
-        thread, given its name (`Session.thread`), and `fork` begins a new thread with its history.
+        A session with an `id` needs a pool with `evidence="disk"`. Its native thread lives as long as that process.
         """
         given = dict(locals())
         del given["self"]
         _check("session", given)
         if script is None and "model" not in self._spec["flows"][0]:
             raise _no_model("session")
-        if resume is not None and fork is not None:
-            raise _wrong("fork", "`resume` and `fork` cannot be combined")
+        if id is None and (ephemeral or thread is not None):
+            raise _wrong("id", "`ephemeral` and `thread` are for sessions with an `id`")
         for name in ("mission", "campaign", "usd"):
             if getattr(limits, name) is not None:
                 what = "this limit is for campaigns; a session has the limits attempt, turn, stall, tokens and evidence"
@@ -376,13 +398,23 @@ class Pool:
             decide=decide,
             decide_deadline_s=_seconds(approval_deadline, key="approval_deadline"),
             tools=tuple(tools),
-            is_persistent=is_persistent,
             tool_deadline_s=_seconds(tool_deadline, key="tool_deadline"),
-            resume=None if resume is None else ThreadId(resume),
-            fork=None if fork is None else ThreadId(fork),
+            kept=None
+            if id is None
+            else KeptRequest(
+                key=id,
+                settings=_settings(spec, workspace=workspace, script=script),
+                is_ephemeral=ephemeral,
+                adopted=None if thread is None else ThreadId(thread),
+            ),
         )
         with _parameters_named():
             return self._sessions.session(request)
+
+
+def sessions(root: str | Path | None = None) -> tuple[SessionSummary, ...]:
+    """Return the sessions under an evidence root that can be opened again, the one that was asked last first."""
+    return list_sessions(RootPaths(_root(root)))
 
 
 async def run(
@@ -475,7 +507,7 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
         match name:
             case "runtime":
                 check.text(name, value)
-            case "login" | "resume" | "fork":
+            case "login" | "resume" | "id" | "thread":
                 check.text(name, value, is_optional=True)
             case "workspace" | "root" | "script":
                 check.path(name, value)
@@ -483,8 +515,10 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
                 check.instance(name, value, (Model, str), expected="a Model or provider/name", is_optional=True)
             case "sandbox":
                 check.choice(name, value, get_args(SandboxName))
-            case "evidence":
+            case "evidence" if value is not None:
                 check.choice(name, value, get_args(EvidenceKept))
+            case "profile":
+                check.choice(name, value, get_args(ProfileName))
             case "approvals" if isinstance(value, str):
                 check.choice(name, value, tuple(Approvals))
             case "approvals":
@@ -505,7 +539,7 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
                 check.mapping(name, value, is_text=True)
             case "secrets":
                 check.items(name, value, (str, Path), expected="names of variables and Paths, or a mapping of values")
-            case "is_persistent" | "allow_unjudgeable":
+            case "ephemeral" | "allow_unjudgeable":
                 check.flag(name, value)
             case "spec":
                 check.instance(name, value, (str, Path, Campaign, Mapping), expected="a path, a Campaign or a mapping")
@@ -546,10 +580,12 @@ async def _open(
     options: Mapping[str, Any] | None,
     env: Mapping[str, str] | None,
     secrets: SecretsGiven,
+    profile: ProfileName,
     sandbox: str = "workspace-write",
     script: str | Path | None = None,
 ) -> AsyncIterator[Pool]:
     flow = {"id": "flow", "runtime": [runtime], "isolation": isolation, "sandbox": sandbox, "env": dict(env or {})}
+    flow["profile"] = profile
     if login is not None:
         flow["login"] = login
     if model is not None:
@@ -602,6 +638,24 @@ def _with(
         mission["script"] = str(Path(script).absolute())
     more = {} if limits is None else {"limits": to_builtins(limits)}
     return {**spec, "missions": [mission], "flows": [{**spec["flows"][0], **(flow or {})}], **more}
+
+
+def _settings(spec: Mapping[str, Any], *, workspace: str | Path | None, script: str | Path | None) -> SessionSettings:
+    """Return how a session is opened, without secrets and variables."""
+    [flow] = spec["flows"]
+    model = flow.get("model", {})
+    return SessionSettings(
+        runtime=flow["runtime"][0],
+        workspace=None if workspace is None else str(_folder(workspace)),
+        provider=model.get("provider"),
+        model=model.get("name"),
+        base_url=model.get("base_url"),
+        login=flow.get("login"),
+        sandbox=flow["sandbox"],
+        approvals=flow["approvals"],
+        profile=flow["profile"],
+        script=None if script is None else str(Path(script).absolute()),
+    )
 
 
 def _model(model: Model | str) -> dict[str, Any]:

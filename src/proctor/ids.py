@@ -16,6 +16,7 @@ ProcessId = NewType("ProcessId", str)
 RunId = NewType("RunId", str)
 RuntimeId = NewType("RuntimeId", str)
 SessionId = NewType("SessionId", str)
+SessionKey = NewType("SessionKey", str)
 ThreadId = NewType("ThreadId", str)
 TurnId = NewType("TurnId", str)
 

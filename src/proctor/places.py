@@ -13,13 +13,18 @@ def cache_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder for spawn intents. Creates it with mode 0700."""
+    """Return the folder for spawn intents, proofs and what sessions keep. Creates it with mode 0700."""
     return _private("XDG_STATE_HOME", ".local/state")
 
 
 def spawns_dir() -> Path:
     """Return the folder below which each running Proctor has its spawn intents. It may not exist."""
     return state_dir() / "spawns"
+
+
+def sessions_dir() -> Path:
+    """Return the folder below which each session keeps its agents' homes and its workspace. It may not exist."""
+    return state_dir() / "sessions"
 
 
 def config_file() -> Path:

@@ -14,7 +14,7 @@ import pytest
 
 from bench.campaign import KEY, spec_of
 from bench.runtimes import write_fake
-from proctor.campaign.lock import campaign_lock, owner_of
+from proctor.campaign.lock import campaign_lock
 from proctor.campaign.run import CampaignResult, run_campaign
 from proctor.campaign.watch import CampaignWatcher
 from proctor.clock import SYSTEM_CLOCK
@@ -22,6 +22,7 @@ from proctor.contain.identity import identify
 from proctor.errors import InputError, MachineError
 from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.live import LiveLimit
+from proctor.evidence.owner_lock import owner_of
 from proctor.ids import TrialId
 from proctor.spec.load import load_spec
 from proctor.surface.cli.resume_campaign import load_again
@@ -192,18 +193,18 @@ def test_a_lock_names_its_owner_and_one_whose_owner_is_dead_or_only_looked_is_ta
         "held = campaign_lock(CampaignPaths(Path(sys.argv[1]))); held.__enter__(); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", dying, str(tmp_path)]).returncode == 9
-    dead = owner_of(paths)
+    dead = owner_of(paths.folder)
     assert dead is not None
     with campaign_lock(paths):
-        assert owner_of(paths) == identify(os.getpid())
-        assert dead != owner_of(paths)
+        assert owner_of(paths.folder) == identify(os.getpid())
+        assert dead != owner_of(paths.folder)
         with pytest.raises(MachineError) as refused, campaign_lock(paths):
             pass
         assert refused.value.code == "machine.locked"
         name = tmp_path.name
         todo = f"`proctor campaign status {name}` shows its progress, `proctor campaign cancel {name}` stops it."
         assert refused.value.suggestion == todo
-    assert owner_of(paths) is None, "whoever leaves in order takes the name away"
+    assert owner_of(paths.folder) is None, "whoever leaves in order takes the name away"
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.campaign.lock import campaign_lock, is_held_by, owner_of
+from proctor.campaign.lock import campaign_lock, is_held_by
 from proctor.campaign.scratch import is_locked
 from proctor.config.load import load_config
 from proctor.contain.identity import identify
@@ -22,6 +22,7 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Expectation
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.live import Live, LiveAttempt, LiveLimit
+from proctor.evidence.owner_lock import owner_of
 from proctor.ids import AttemptId, CampaignId, RuntimeId
 from proctor.ledger import writer
 from proctor.surface.campaign_status import RemainingTrials, status_of
@@ -230,7 +231,7 @@ def test_whoever_stops_watching_is_not_told_that_the_campaign_was_interrupted(la
 def test_a_lock_that_is_no_file_is_nobodys_and_nobody_waits_for_it(lab: Lab) -> None:
     paths = made(lab)
     os.mkfifo(paths.folder / "lock")
-    assert (status_of(paths).is_live, owner_of(paths), is_locked(paths.folder)) == (False, None, False)
+    assert (status_of(paths).is_live, owner_of(paths.folder), is_locked(paths.folder)) == (False, None, False)
     with pytest.raises(OSError, match="not a regular file"):
         take_lock(paths.folder)
     cancelled = ask(lab, "campaign", "cancel", CAMPAIGN, "--json")

@@ -12,12 +12,14 @@ from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.supervision import Supervision
 from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop
+from proctor.context.keeper import SessionKeeper
+from proctor.context.model import SessionTurn
 from proctor.errors import InputError, ProctorError
 from proctor.errors.arguments import ArgumentChecker
 from proctor.event.model import Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
-from proctor.event.row import CancelRequested, TurnWanted
-from proctor.ids import AttemptId, ThreadId
+from proctor.event.row import CancelRequested, SteerTaken, TurnClosed, TurnWanted
+from proctor.ids import AttemptId, SessionKey, ThreadId
 from proctor.runtime.base import Session
 from proctor.runtime.capability import require_capability
 
@@ -78,7 +80,9 @@ class LiveSession:
     nothing.
     """
 
-    def __init__(self, supervision: Supervision, *, folder: Path | None, stream: EventStream) -> None:
+    def __init__(
+        self, supervision: Supervision, *, folder: Path | None, stream: EventStream, keeper: SessionKeeper | None = None
+    ) -> None:
         self.workspace = supervision.workspace.root
         """The folder in which the agent works."""
         self.folder = folder
@@ -90,6 +94,7 @@ class LiveSession:
         self._supervision = supervision
         self._request = supervision.request
         self._stream = stream
+        self._keeper = keeper
         self._work: _Work | None = None
         self._wake = anyio.Event()
         # Why the session has ended or is ending; None while it accepts turns.
@@ -102,6 +107,19 @@ class LiveSession:
     @property
     def id(self) -> AttemptId:
         return self._request.attempt_id
+
+    @property
+    def key(self) -> SessionKey | None:
+        """The id with which the session can be opened again. None if it has none."""
+        return None if self._keeper is None else self._keeper.key
+
+    @property
+    def turns(self) -> tuple[SessionTurn, ...]:
+        """All turns of a session with an id, oldest first, also those of earlier sittings.
+
+        Raises InputError for a session without an id: only its events are kept.
+        """
+        return self._kept().turns()
 
     @property
     def thread(self) -> ThreadId | None:
@@ -149,6 +167,7 @@ class LiveSession:
             raise InputError("session.idle", "no turn is running, so there is nothing to steer")
         self._require("turn_steer")
         await session.steer(text)
+        self._supervision.tap.record(SteerTaken(text=text))
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, with every process it started, and wait for its end.
@@ -166,6 +185,25 @@ class LiveSession:
         session = self._ready()
         self._require("compaction")
         return await self._begin(session, session.compact, text=None)
+
+    async def reset(self) -> None:
+        """Begin a new history, and end this session: open it again to continue with nothing said before.
+
+        Earlier turns stay in the mirror. Raises InputError if a turn is running, or if the session has no id.
+        """
+        self._ready()
+        await self._kept().reset()
+        self._over = "it was reset; open it again"
+        self._wake.set()
+
+    async def fork(self, new_id: str) -> None:
+        """Copy the session under another id. Each then continues without the other.
+
+        Raises InputError if a turn is running, if the session has no id, or if the new id is taken or invalid.
+        """
+        ArgumentChecker("fork").text("new_id", new_id)
+        self._ready()
+        await self._kept().fork(new_id, clock=self._request.clock)
 
     def events(self, *, after: int = 0) -> AsyncIterator[OffsetEvent]:
         """Iterate over the events after an offset, then over new ones, until the session ends.
@@ -190,7 +228,7 @@ class LiveSession:
                     if (work := self._work) is not None:
                         if self._over is None:
                             await self._watched(work.do, stop=work.stop)
-                        self._settle(work)
+                        await self._settle(work)
         finally:
             self._over = self._over or "the session was closed"
             self._done.set()
@@ -220,10 +258,18 @@ class LiveSession:
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
+        if self._keeper is not None:
+            self._keeper.feed(event)
+            self._supervision.last_turn = self._keeper.last_turn
         self._stream.publish(event)
 
     def _require(self, capability: str) -> None:
         require_capability(self._request.runtime.capabilities, capability, runtime_id=self._request.runtime.id)
+
+    def _kept(self) -> SessionKeeper:
+        if self._keeper is None:
+            raise InputError("session.no-id", "the session was opened without an id, so nothing of it is kept")
+        return self._keeper
 
     def _ready(self) -> Session:
         session = self._supervision.session
@@ -237,13 +283,21 @@ class LiveSession:
         turn = Turn(self._stream)
         # Recorded before the agent gets the prompt, so that the request is on record even if the agent is gone.
         self._supervision.tap.record(TurnWanted(text=text))
-        self._work = _Work(do=partial(take_turn, self._supervision, session, start), turn=turn)
+        self._work = _Work(do=partial(self._take, session, start), turn=turn)
         self._wake.set()
         return turn
 
-    def _settle(self, work: _Work) -> None:
+    async def _take(self, session: Session, start: Callable[[], Awaitable[None]]) -> None:
+        if self._keeper is not None:
+            await self._keeper.admit()
+        await take_turn(self._supervision, session, start)
+
+    async def _settle(self, work: _Work) -> None:
         """End a turn, and end the session if a limit is exceeded or its process is gone."""
         supervision = self._supervision
+        supervision.tap.record(TurnClosed())
+        if self._keeper is not None:
+            await self._keeper.settle()
         self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(

@@ -117,4 +117,6 @@ def _runner_ref(supervision: Supervision, derived: DerivedResult) -> RunnerRef:
         thread_id=thread,
         is_fresh_session=request.resume is None and request.fork is None,
         facts=facts,
+        sitting=request.sitting,
+        last_turn=supervision.last_turn,
     )

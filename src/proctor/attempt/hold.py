@@ -19,6 +19,7 @@ from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervision import Supervision
 from proctor.attempt.turn import open_session
 from proctor.attempt.workspace_layout import InPlace, private_workspace, remove_scratch
+from proctor.context.keeper import SessionKeeper
 from proctor.errors import MachineError, ProctorError
 from proctor.event.row import SessionRefusal
 from proctor.evidence.seal import write_seal
@@ -44,9 +45,11 @@ class RecordMode(StrEnum):
 
 @asynccontextmanager
 async def hold_session(
-    request: AttemptRequest, *, keep: RecordMode, workspace: Path | None
+    request: AttemptRequest, *, keep: RecordMode, workspace: Path | None, keeper: SessionKeeper | None = None
 ) -> AsyncIterator[LiveSession]:
     """Open a conversation that works directly in `workspace`, or in an empty folder that is removed at the end.
+
+    `keeper` keeps its turns, if it is a sitting of a session with an id.
 
     At the end, in this order: the running turn is stopped, the session is closed, the evidence is sealed, and the
     scratch folder is removed. Raises ProctorError if the session cannot be opened or its evidence cannot be written.
@@ -54,7 +57,7 @@ async def hold_session(
     if keep is RecordMode.OFF:
         # Nothing is stored that could grow.
         request = replace(request, limits=structs.replace(request.limits, evidence_bytes=sys.maxsize))
-    holder = _SessionHolder(request, keep=keep, workspace=workspace)
+    holder = _SessionHolder(request, keep=keep, workspace=workspace, keeper=keeper)
     try:
         await holder.lay_out()
         with holder.open_recording():
@@ -76,7 +79,9 @@ def _absent_leftovers(root: Path) -> list[str]:
 class _SessionHolder:
     """State and steps of one conversation: `lay_out`, `open_recording`, `talk`, `finish`."""
 
-    def __init__(self, request: AttemptRequest, *, keep: RecordMode, workspace: Path | None) -> None:
+    def __init__(
+        self, request: AttemptRequest, *, keep: RecordMode, workspace: Path | None, keeper: SessionKeeper | None
+    ) -> None:
         self._is_on_disk = keep is RecordMode.DISK
         base_root = request.judging / "base" if self._is_on_disk else None
         layout = private_workspace(request) if workspace is None else InPlace(root=workspace, base_root=base_root)
@@ -89,7 +94,10 @@ class _SessionHolder:
             replay=(lambda: replayed(request.paths.frames, request.runtime.normalizer())) if self._is_on_disk else None,
         )
         self._live = LiveSession(
-            self._supervision, folder=request.paths.folder if self._is_on_disk else None, stream=self._stream
+            self._supervision,
+            folder=request.paths.folder if self._is_on_disk else None,
+            stream=self._stream,
+            keeper=keeper,
         )
 
     async def lay_out(self) -> None:
@@ -111,7 +119,10 @@ class _SessionHolder:
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             try:
-                async with open_session(supervision):
+                async with open_session(supervision) as session:
+                    sitting = supervision.request.sitting
+                    if sitting is not None and sitting.is_import:
+                        await session.read_history()
                     tasks.start_soon(live.live)
                     try:
                         yield live

@@ -15,7 +15,7 @@ from proctor.contain.ladder import Containment
 from proctor.errors import ProctorError
 from proctor.event.model import Event
 from proctor.event.row import ASKED_TO_STOP, CancelRequested
-from proctor.evidence.artifacts import RequiredProbe
+from proctor.evidence.artifacts import RequiredProbe, SittingRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
@@ -135,6 +135,8 @@ class AttemptRequest:
     """Time limit for a call of a dynamic tool, in seconds."""
     is_persistent: bool = False
     """Whether the agent stores the thread, so that it can be resumed."""
+    sitting: SittingRef | None = None
+    """Which sitting of which session the attempt is. None if it belongs to no session with an id."""
     resume: ThreadId | None = None
     """Thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None

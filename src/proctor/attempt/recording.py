@@ -113,6 +113,7 @@ def write_first_files(request: AttemptRequest, *, prompt: str, base: Digest, red
         limits=request.limits,
         tools=flow.tools,
         secret_names=tuple(secret.name for secret in request.secrets),
+        sitting=request.sitting,
         created_at_ms=request.clock.wall_ms(),
     )
     return {

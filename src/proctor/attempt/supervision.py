@@ -53,6 +53,8 @@ class Supervision:
         """The session, also after its end. None until it is open."""
         self.thread: ThreadId | None = None
         """The agent's id for the thread at the end of the session. None before that, or if it is not known."""
+        self.last_turn: int | None = None
+        """Number of the last turn in the session of which this is a sitting. None if there is none."""
         self._recording: Recording | None = None
         limits, self._began_s = request.limits, request.clock.steady_s()
         self.watch = Watch(

@@ -59,6 +59,16 @@ class _Choice:
         return self.chain.has_more and not self.has_started
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFolders:
+    """Folders of a session that outlive its processes."""
+
+    folder: Path
+    """The folder that contains them."""
+    home: Path | None
+    """The agent's home. None if the agent gets a new one."""
+
+
 class Place:
     """The place of one attempt in an agent process. Made by `Agents.place` only."""
 
@@ -203,14 +213,21 @@ class Agents:
     def hiding_fact(self, flow: ResolvedFlow, candidate: Candidate) -> Fact:
         return hiding_fact(self.sight(flow, candidate), candidate.runtime, flow, self.ready.containment)
 
-    def lease(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> AbstractAsyncContextManager[Lease]:
-        """Lease a place in an agent process: one of this flow, or of a flow that shares the same login."""
-        process = self._identity(flow, candidate).process
-        return pool.lease(process, flow.isolation, lambda id_: self._open_host(flow, candidate, id_))
+    def lease(
+        self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool, *, kept: KeptFolders | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Lease a place in an agent process: one of this flow, or of a flow that shares the same login.
 
-    def place(self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool) -> "Place":
+        With `kept`, a process that is not shared gets these folders, which exist.
+        """
+        process = self._identity(flow, candidate).process
+        return pool.lease(process, flow.isolation, lambda id_: self._open_host(flow, candidate, id_, kept))
+
+    def place(
+        self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool, *, kept: KeptFolders | None = None
+    ) -> "Place":
         """Return a place for one attempt, which is leased later."""
-        return Place(lambda: self.lease(flow, candidate, pool), hosts=self._hosts)
+        return Place(lambda: self.lease(flow, candidate, pool, kept=kept), hosts=self._hosts)
 
     def host_gone(self, process: ProcessId, failure: ProctorError | None) -> None:
         """Learn that a host has ended, and why it failed to start. Must be called for every host."""
@@ -223,7 +240,7 @@ class Agents:
             its.start_succeeded()
 
     def _open_host(
-        self, flow: ResolvedFlow, candidate: Candidate, process: ProcessId
+        self, flow: ResolvedFlow, candidate: Candidate, process: ProcessId, kept: KeptFolders | None
     ) -> AbstractAsyncContextManager[Lease]:
         runtime, identity = candidate.runtime, self._identity(flow, candidate)
         its = self._hosts[process] = HostHealth(recorder=self.health, program=candidate.key)
@@ -239,10 +256,11 @@ class Agents:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise disk_error(error, path=self.scratch) from error
+        writable = (self.workspaces, place) if kept is None else (self.workspaces, place, kept.folder)
         ask = HostRequest(
             process=process,
             executable=candidate.executable,
-            home=place / "home",
+            home=place / "home" if kept is None or kept.home is None else kept.home,
             tmp=place / "tmp",
             env=identity.environment.values,
             containment=self.ready.containment,
@@ -253,7 +271,7 @@ class Agents:
             profile=flow.profile,
             user_home=identity.user_home,
             options=flow.options.get(runtime.id, {}),
-            hiding=self.sight(flow, candidate).hiding(self.workspaces, place),
+            hiding=self.sight(flow, candidate).hiding(*writable),
         )
         paths = None if self.paths is None else self.paths.runtime(process)
         redactor = Redactor(self.ready.secrets, private=runtime.private_paths)

@@ -2,22 +2,17 @@
 
 import errno
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
-from proctor.contain.identity import ProcessIdentity, identify, is_alive
+from proctor.contain.identity import ProcessIdentity
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import EvidenceError, MachineError, disk_error
 from proctor.evidence.layout import CampaignPaths
-from proctor.evidence.reader import read_artifact
+from proctor.evidence.owner_lock import hold_folder
 
 UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
-_LOOKS = 20
-_LOOK_S = 0.01
 
 
 @contextmanager
@@ -26,24 +21,11 @@ def campaign_lock(paths: CampaignPaths) -> Iterator[None]:
 
     Raises MachineError if a live process holds it, or if the disk refuses.
     """
-    try:
-        lock = _take_lock(paths)
-    except OSError as error:
-        raise disk_error(error, path=paths.folder / LOCK) from error
-    if lock is None:
-        name = paths.folder.name
-        todo = f"`proctor campaign status {name}` shows its progress, `proctor campaign cancel {name}` stops it."
-        raise MachineError("machine.locked", f"{name} is being run by another Proctor", suggestion=todo)
-    try:
-        # For `campaign cancel`. The lock works without it.
-        with suppress(OSError):
-            os.ftruncate(lock, 0)
-            os.write(lock, msgspec.json.encode(identify(os.getpid())))
+    name = paths.folder.name
+    todo = f"`proctor campaign status {name}` shows its progress, `proctor campaign cancel {name}` stops it."
+    held = MachineError("machine.locked", f"{name} is being run by another Proctor", suggestion=todo)
+    with hold_folder(paths.folder, refusal=lambda _: held):
         yield
-    finally:
-        with suppress(OSError):
-            os.ftruncate(lock, 0)
-        os.close(lock)
 
 
 @contextmanager
@@ -70,21 +52,6 @@ def still_campaign(paths: CampaignPaths) -> Iterator[None]:
         os.close(lock)
 
 
-def _take_lock(paths: CampaignPaths) -> int | None:
-    """Take the lock; None if a live owner has it.
-
-    A process that only checks the lock holds it for an instant. The identity in the file tells it from an owner.
-    """
-    lock = take_lock(paths.folder)
-    for _ in range(_LOOKS):
-        owner = owner_of(paths)
-        if lock is not None or (owner is not None and is_alive(owner)):
-            break
-        time.sleep(_LOOK_S)
-        lock = take_lock(paths.folder)
-    return lock
-
-
 def is_held_by(paths: CampaignPaths, owner: ProcessIdentity) -> bool:
     """Whether the kernel confirms that this process holds the lock: any process may write the file.
 
@@ -107,11 +74,3 @@ def _is_hold(descriptor: Path, lock: os.stat_result) -> bool:
     except OSError:
         # Closed meanwhile.
         return False
-
-
-def owner_of(paths: CampaignPaths) -> ProcessIdentity | None:
-    """Return the process that took the lock last, dead or alive; None if the file does not name one."""
-    try:
-        return read_artifact(paths.folder / LOCK, ProcessIdentity)
-    except EvidenceError:
-        return None

@@ -2,7 +2,7 @@
 
 import secrets as chance
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -16,7 +16,7 @@ from proctor import places
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.hold import RecordMode, hold_session
 from proctor.attempt.model import DECIDE_S, AttemptRequest, Watcher
-from proctor.campaign.agents import Agents
+from proctor.campaign.agents import Agents, KeptFolders
 from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.preflight import PreflightResult, preflight
@@ -24,14 +24,20 @@ from proctor.campaign.scratch import open_scratch
 from proctor.campaign.stamp import stamp
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
-from proctor.errors import InputError, ProctorError
+from proctor.context.binding import ThreadDecision, ThreadReason, decide_thread
+from proctor.context.keeper import SessionKeeper
+from proctor.context.kept_session import KeptSession, open_kept_session, tools_digest
+from proctor.context.model import SessionSettings, Sitting, SittingState
+from proctor.errors import InputError, MachineError, ProctorError, RefusedError, disk_error
 from proctor.event.outcome import Outcome
+from proctor.evidence.artifacts import SittingRef
 from proctor.evidence.layout import RootPaths, RunPaths
-from proctor.ids import AttemptId, CampaignId, ProcessId, RunId, ThreadId, TrialId
+from proctor.ids import AttemptId, CampaignId, ProcessId, RunId, RuntimeId, ThreadId, TrialId
 from proctor.model.script import load_script
 from proctor.plan.expand import expand, resolve_flow
 from proctor.plan.model import Contents, ResolvedFlow
 from proctor.runtime.base import Decide, Tool
+from proctor.runtime.resolve import Candidate
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import Isolation
 from proctor.workspace.snapshot import EMPTY
@@ -50,9 +56,33 @@ class ConversationRequest:
     decide_deadline_s: float = DECIDE_S
     tools: tuple[Tool, ...] = ()
     tool_deadline_s: float = DECIDE_S
-    is_persistent: bool = False
-    resume: ThreadId | None = None
-    fork: ThreadId | None = None
+    kept: "KeptRequest | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRequest:
+    """What a session with an id adds to a request."""
+
+    key: str
+    settings: SessionSettings
+    """How the sitting is opened, for commands that open the next one."""
+    is_ephemeral: bool = False
+    """Whether no native thread is kept."""
+    must_exist: bool = False
+    adopted: ThreadId | None = None
+    """A thread that the agent keeps already, with which a new session begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenedSitting:
+    """A sitting of a session that is held, and how its thread is opened."""
+
+    kept: KeptSession
+    keeper: SessionKeeper
+    ref: SittingRef
+    decision: ThreadDecision
+    folders: KeptFolders
+    workspace: Path
 
 
 class Sessions:
@@ -101,6 +131,114 @@ class Sessions:
         if self._is_closed:
             raise InputError("session.over", "the pool is closed")
         self._keep_evidence_out_of(request.workspace)
+        candidate = await self._agents.choose(self._flow, self._hosts)
+        number = next(self._numbers)
+        attempt = AttemptId(f"session-{number}.1")
+        if request.kept is None:
+            async with self._converse(request, candidate, attempt, None) as live:
+                yield live
+            return
+        async with self._open_sitting(request, request.kept, candidate, attempt) as sitting:
+            is_open = False
+            try:
+                async with self._converse(request, candidate, attempt, sitting) as live:
+                    is_open = True
+                    yield live
+            except RefusedError as error:
+                if not is_open and sitting.decision.how != "start":
+                    what = f"{candidate.runtime_id} cannot continue the thread {sitting.decision.thread}: {error.what}"
+                    raise MachineError("session.thread-lost", what) from error
+                raise
+
+    @asynccontextmanager
+    async def _open_sitting(
+        self, request: ConversationRequest, asked: KeptRequest, candidate: Candidate, attempt: AttemptId
+    ) -> AsyncIterator[_OpenedSitting]:
+        """Hold a session that is kept, and decide how its thread is opened."""
+        self._refuse_unkept(asked)
+        clock, runtime_id = self._agents.clock, candidate.runtime_id
+        opening = open_kept_session(RootPaths(self._root), asked.key, clock=clock, must_exist=asked.must_exist)
+        with ExitStack() as stack:
+            # In a thread: it may have to read the record of a sitting that was killed.
+            kept = await anyio.to_thread.run_sync(stack.enter_context, opening)
+            process = await self._shared_process(candidate)
+            tools = tools_digest(request.tools)
+            decision = self._decide(kept, asked, runtime_id=runtime_id, tools=tools, process=process)
+            folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
+            n, first_turn = kept.store.next_sitting(), kept.store.next_turn()
+            sitting = Sitting(
+                n=n,
+                run_id=self._run_id,
+                attempt_id=attempt,
+                runtime_id=runtime_id,
+                began_at_ms=clock.wall_ms(),
+                state=SittingState.OPEN,
+                is_import=asked.adopted is not None,
+                tools=tools,
+                process=process,
+                is_ephemeral=asked.is_ephemeral,
+            )
+            keeper = SessionKeeper(kept, sitting, first_turn=first_turn)
+            await keeper.begin(asked.settings)
+            try:
+                yield _OpenedSitting(
+                    kept=kept,
+                    keeper=keeper,
+                    ref=SittingRef(
+                        session=kept.header.id,
+                        n=n,
+                        is_fresh=decision.how == "start",
+                        first_turn=first_turn,
+                        history_after=kept.store.setup.history_after,
+                        tools=tools,
+                        is_import=sitting.is_import,
+                    ),
+                    decision=decision,
+                    folders=folders,
+                    workspace=request.workspace or folders.folder / "workspace",
+                )
+            finally:
+                # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
+                with anyio.CancelScope(shield=True):
+                    await keeper.close()
+
+    def _refuse_unkept(self, asked: KeptRequest) -> None:
+        if self._keep is not RecordMode.DISK:
+            what = "a session with an id needs its evidence on disk"
+            suggestion = 'Open the pool with `evidence="disk"`.'
+            raise InputError("spec.unsupported", what, file="session", key="evidence", suggestion=suggestion)
+        if asked.is_ephemeral:
+            what = "without its native thread, a session with the engine `none` remembers nothing"
+            raise InputError("spec.unsupported", what, file="session", key="ephemeral")
+
+    async def _shared_process(self, candidate: Candidate) -> ProcessId | None:
+        """Return the process that all sessions share; None if each has its own."""
+        if self._flow.isolation is not Isolation.SHARED:
+            return None
+        async with self._agents.lease(self._flow, candidate, self._hosts) as lease:
+            return lease.process
+
+    def _decide(
+        self, kept: KeptSession, asked: KeptRequest, *, runtime_id: RuntimeId, tools: str, process: ProcessId | None
+    ) -> ThreadDecision:
+        """Return how the thread is opened. Raises MachineError if it is lost, and InputError for a second one."""
+        binding, _ = kept.store.binding
+        if asked.adopted is not None:
+            if binding is not None or kept.has_history:
+                what = f"the session {asked.key} has a thread or a history already"
+                raise InputError("spec.unsupported", what, file="session", key="thread")
+            return ThreadDecision(how="resume", reason=ThreadReason.SAME, thread=asked.adopted)
+        decision = decide_thread(binding, runtime_id=runtime_id, tools=tools, process=process)
+        if decision.how == "start" and kept.has_history:
+            where = "" if binding is None else f", which is on {binding.runtime_id}"
+            what = f"the session {asked.key} cannot continue its thread{where}: {decision.reason}"
+            raise MachineError("session.thread-lost", what)
+        return decision
+
+    @asynccontextmanager
+    async def _converse(
+        self, request: ConversationRequest, candidate: Candidate, attempt: AttemptId, sitting: _OpenedSitting | None
+    ) -> AsyncIterator[LiveSession]:
         spec = request.loaded.spec
         plan = expand(
             spec,
@@ -108,13 +246,13 @@ class Sessions:
             digests=Contents(scripts=request.loaded.script_digests, workspaces={}),
         )
         [flow], [mission] = plan.flows, request.loaded.missions
-        trial = TrialId(f"session-{next(self._numbers)}")
-        attempt = AttemptId(f"{trial}.1")
+        trial = TrialId(attempt.removesuffix(".1"))
         script = None if mission.script is None else load_script(request.loaded.scripts[mission.script])
-        candidate = await self._agents.choose(self._flow, self._hosts)
         sight = self._agents.sight(self._flow, candidate)
         _refuse_hidden(request.workspace, sight.hidden)
-        place = self._agents.place(self._flow, candidate, self._hosts)
+        decision = None if sitting is None else sitting.decision
+        kept = None if sitting is None else sitting.folders
+        place = self._agents.place(self._flow, candidate, self._hosts, kept=kept)
         with self._agents.playing(attempt, script, flow, candidate) as model:
             ask = AttemptRequest(
                 attempt_id=attempt,
@@ -151,13 +289,19 @@ class Sessions:
                 decide_deadline_s=request.decide_deadline_s,
                 tools=request.tools,
                 tool_deadline_s=request.tool_deadline_s,
-                is_persistent=request.is_persistent,
-                resume=request.resume,
-                fork=request.fork,
+                sitting=None if sitting is None else sitting.ref,
+                is_persistent=sitting is not None,
+                resume=decision.thread if decision is not None and decision.how == "resume" else None,
+                fork=decision.thread if decision is not None and decision.how == "fork" else None,
             )
             live = None
             try:
-                async with hold_session(ask, keep=self._keep, workspace=request.workspace) as live:
+                async with hold_session(
+                    ask,
+                    keep=self._keep,
+                    workspace=request.workspace if sitting is None else sitting.workspace,
+                    keeper=None if sitting is None else sitting.keeper,
+                ) as live:
                     self._open[attempt] = live
                     place.opened()
                     yield live
@@ -182,7 +326,19 @@ class Sessions:
 
     @property
     def _paths(self) -> RunPaths:
-        return RootPaths(self._root).session(self._run_id)
+        return RootPaths(self._root).run(self._run_id)
+
+
+def _make_folders(kept: KeptSession, runtime_id: RuntimeId, *, has_home: bool) -> KeptFolders:
+    """Create the folders of a session: a home for each runtime, and a workspace if the caller has none."""
+    folder = kept.home
+    home = folder / "homes" / runtime_id if has_home else None
+    try:
+        for each in (folder, folder / "homes", folder / "workspace", *([] if home is None else [home])):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(error, path=folder) from error
+    return KeptFolders(folder=folder, home=home)
 
 
 def _refuse_hidden(workspace: Path | None, hidden: Iterable[Path]) -> None:
@@ -213,7 +369,7 @@ async def open_sessions(
     async with AsyncExitStack() as stack:
         scratch = stack.enter_context(open_scratch(run_id, is_kept=False))
         intents = await stack.enter_async_context(open_intents(places.spawns_dir()))
-        paths = RootPaths(root).session(run_id) if keep is RecordMode.DISK else None
+        paths = RootPaths(root).run(run_id) if keep is RecordMode.DISK else None
         health = HealthRecorder(path=None if paths is None else RootPaths(root).health, clock=clock)
         agents = Agents(ready=ready, paths=paths, scratch=scratch, intents=intents, clock=clock, health=health)
         await agents.open_model(stack, {flow.id: flow})

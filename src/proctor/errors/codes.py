@@ -157,7 +157,39 @@ CODES: dict[str, Meaning] = {
         "Run with `--dry-run` to see the estimate, then with `--yes` to confirm it.",
     ),
     "session.over": Meaning(
-        "The session has ended.", "Open a new session; pass `resume` to continue a persistent thread."
+        "The session has ended.", "Open a new session. One with an id can be continued: open it again by its id."
+    ),
+    "session.id": Meaning("The id is no valid name of a session.", "Use letters, digits and any of `. _ @ + = -`."),
+    "session.unknown": Meaning("No session has this id.", "Run `proctor session list` to see the ids."),
+    "session.no-id": Meaning(
+        "The session was opened without an id, so nothing of it is kept.", "Open it with an `id`."
+    ),
+    "session.exists": Meaning("A session has this id already.", "Use another id, or delete that session."),
+    "session.differs": Meaning(
+        "The session's mirror differs from the record of its sittings.",
+        "Run `proctor session verify ID --rebuild` to make it again from the evidence.",
+    ),
+    "session.no-evidence": Meaning(
+        "The record of a sitting was deleted, so the session cannot be compared with it.",
+        "Nothing, if the evidence was deleted on purpose.",
+    ),
+    "session.held": Meaning(
+        "Another process has the session open.", "Wait until it is closed there, or use another id.", retryable=True
+    ),
+    "session.stale": Meaning(
+        "Another holder has changed the session since it was read.", "Open the session again.", retryable=True
+    ),
+    "session.damaged": Meaning(
+        "The session's store is damaged, or written by another program or version.",
+        "Run `proctor session verify ID --rebuild` to make it again from the evidence.",
+    ),
+    "session.layout": Meaning(
+        "The folder holds conversations in a layout that this Proctor does not read.",
+        "Move the folder elsewhere, or delete it.",
+    ),
+    "session.thread-lost": Meaning(
+        "The session's engine remembers nothing, and its native thread cannot be continued.",
+        "Continue on the runtime that has the thread, or run `proctor session reset ID` to begin a new history.",
     ),
     "session.busy": Meaning("A turn is already running.", "Wait for the turn to end, steer it, or interrupt it."),
     "session.idle": Meaning("No turn is running.", "Start a turn first."),

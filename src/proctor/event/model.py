@@ -106,6 +106,17 @@ class TurnAsked(EventRoot, tag="turn.asked", frozen=True, kw_only=True):
     """The prompt; None if the request is to shorten the history."""
 
 
+class TurnSettled(EventRoot, tag="turn.settled", frozen=True, kw_only=True):
+    """A turn of a conversation is over, with everything that the agent still did after its end."""
+
+
+class TurnSteered(EventRoot, tag="turn.steered", frozen=True, kw_only=True):
+    """The agent accepted a text that the caller sent into its running turn."""
+
+    text: str
+    """The text."""
+
+
 class PromptSent(EventRoot, tag="prompt.sent", frozen=True, kw_only=True):
     """Proctor sent a prompt to the agent."""
 
@@ -597,6 +608,8 @@ Event = (
     | StreamEnded
     | ProcessExited
     | TurnAsked
+    | TurnSettled
+    | TurnSteered
     | PromptSent
     | TurnBegan
     | TurnEnded

@@ -80,6 +80,17 @@ class TurnWanted(SupervisorRow, tag="turn.wanted", frozen=True, kw_only=True):
     """The prompt; None if the request is not a prompt."""
 
 
+class TurnClosed(SupervisorRow, tag="turn.closed", frozen=True, kw_only=True):
+    """A turn of a conversation is over, with everything that the agent still did after its end."""
+
+
+class SteerTaken(SupervisorRow, tag="turn.steered", frozen=True, kw_only=True):
+    """The agent accepted a text that was sent into its running turn."""
+
+    text: str
+    """The text."""
+
+
 class ClockRanOut(SupervisorRow, tag="clock.fired", frozen=True, kw_only=True):
     """A time limit ran out."""
 
@@ -317,6 +328,8 @@ MESSAGE_REFUSED = "message refused"
 
 AnySupervisorRow = (
     TurnWanted
+    | TurnClosed
+    | SteerTaken
     | ClockRanOut
     | LimitHit
     | CancelRequested

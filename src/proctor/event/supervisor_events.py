@@ -24,6 +24,8 @@ from proctor.event.model import (
     SessionRefused,
     StreamEnded,
     TurnAsked,
+    TurnSettled,
+    TurnSteered,
     Unrecognized,
     WarningRaised,
 )
@@ -47,8 +49,10 @@ from proctor.event.row import (
     Row,
     ScriptMisfit,
     SessionRefusal,
+    SteerTaken,
     StepTaken,
     TailReleased,
+    TurnClosed,
     TurnWanted,
 )
 
@@ -74,6 +78,10 @@ def supervisor_event(row: Row) -> Event:
     match decode_supervisor_row(row):
         case TurnWanted(text=text):
             return TurnAsked(text=text, frame=seq, at_ms=at_ms)
+        case TurnClosed():
+            return TurnSettled(frame=seq, at_ms=at_ms)
+        case SteerTaken(text=text):
+            return TurnSteered(text=text, frame=seq, at_ms=at_ms)
         case ClockRanOut(clock=clock, limit_ms=limit_ms):
             return ClockFired(clock=clock, limit_ms=limit_ms, frame=seq, at_ms=at_ms)
         case LimitHit(limit=limit, most=most, used=used):

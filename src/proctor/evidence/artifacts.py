@@ -20,6 +20,7 @@ from proctor.ids import (
     RunId,
     RuntimeId,
     SessionId,
+    SessionKey,
     ThreadId,
     TrialId,
 )
@@ -80,6 +81,25 @@ class RequiredProbe(Part, frozen=True, kw_only=True):
     """What the probe shows, in words."""
 
 
+class SittingRef(Part, frozen=True, kw_only=True):
+    """The place of an attempt in the session whose sitting it is."""
+
+    session: SessionKey
+    """Id of the session."""
+    n: int
+    """Number of the sitting in the session. The first is 1."""
+    is_fresh: bool
+    """Whether the native thread is new, not continued."""
+    first_turn: int
+    """Number that the first turn of the sitting has, or would have, in the session."""
+    history_after: int
+    """Number of the last turn before the session's last reset. 0 if it was never reset."""
+    tools: str
+    """Digest of the tools that the agent was offered."""
+    is_import: bool
+    """Whether it imported the history of a thread that existed before the session."""
+
+
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """attempt.json: the identity, plan and settings of an attempt. Written before the agent gets its prompt."""
 
@@ -132,6 +152,8 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """The flow's policy of allowed and denied tool calls."""
     secret_names: tuple[str, ...]
     """Names of the secrets that are masked in the evidence."""
+    sitting: SittingRef | None = None
+    """Which sitting of which session this is. Null if it belongs to no session with an id."""
     created_at_ms: int
     """Wall-clock time when the file was written, in milliseconds since the epoch."""
 
@@ -155,6 +177,10 @@ class RunnerRef(Artifact, frozen=True, kw_only=True):
     """Whether the session started with an empty history, neither resumed nor forked."""
     facts: dict[str, Fact]
     """Everything recorded about program, model and session, by fact name, each with the authority of its source."""
+    sitting: SittingRef | None = None
+    """Which sitting of which session this is, as in attempt.json."""
+    last_turn: int | None = None
+    """Number of the last turn of the sitting in the session. Null if it had none, or belongs to no session."""
 
 
 class Feedback(Artifact, frozen=True, kw_only=True):

@@ -23,17 +23,17 @@ MAX_FILE_BYTES = 4 * 1024**3
 """Limit for reading. No agent says so much, and reading a larger sparse file would take hours."""
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, *, exist_ok: bool = False) -> None:
     """Create a private folder and its missing parents, which are private too.
 
-    Raises MachineError if it exists or cannot be created.
+    Raises MachineError if it cannot be created, or exists although it must not.
     """
     try:
         try:
-            path.mkdir(_FOLDER_MODE)
+            path.mkdir(_FOLDER_MODE, exist_ok=exist_ok)
         except FileNotFoundError:
             _make_parents(path)
-            path.mkdir(_FOLDER_MODE)
+            path.mkdir(_FOLDER_MODE, exist_ok=exist_ok)
     except OSError as error:
         raise disk_error(error, path=path) from error
 

@@ -10,7 +10,7 @@ import msgspec
 
 from proctor.errors import EvidenceError
 from proctor.evidence.disk import make_folder, replace_file
-from proctor.ids import CampaignId, ProcessId, RunId, TrialId
+from proctor.ids import CampaignId, ProcessId, RunId, SessionKey, TrialId
 
 if TYPE_CHECKING:
     # Takes a tenth of a second to import, and code that only reads evidence does not need it.
@@ -64,13 +64,22 @@ def signature_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sig")
 
 
+def is_valid_name(name: str) -> bool:
+    """Return whether an id can be the name of a folder.
+
+    >>> [is_valid_name(name) for name in ("shop-1", "ada@example.org", "../shop", "")]
+    [True, True, False, False]
+    """
+    return _NAME.fullmatch(name) is not None
+
+
 def _inside(folder: Path, name: str) -> Path:
     """Return the path of an entry named by an id.
 
     Ids become paths only here, so that none leads out of the root. Raises EvidenceError for an id that is not a plain
     name.
     """
-    if not _NAME.fullmatch(name):
+    if not is_valid_name(name):
         raise EvidenceError(
             "evidence.containment", f"{name!r} is not a valid name for an evidence folder", file=str(folder)
         )
@@ -245,6 +254,35 @@ class CampaignPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionPaths:
+    """Paths in the folder of one session: what continues from sitting to sitting. Their evidence is in runs."""
+
+    folder: Path
+
+    def create(self) -> None:
+        """Create the folder, if it does not exist yet."""
+        make_folder(self.folder, exist_ok=True)
+
+    @property
+    def header(self) -> Path:
+        return self.folder / "session.json"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "session.db"
+
+    @property
+    def engines(self) -> Path:
+        """Folder with the state of each context engine, in a folder named after it."""
+        return self.folder / "engines"
+
+    @property
+    def has_old_layout(self) -> bool:
+        """Whether it is a run of conversations, as an unreleased Proctor stored them."""
+        return (self.folder / "attempts").is_dir() and not self.header.exists()
+
+
+@dataclass(frozen=True, slots=True)
 class RootPaths:
     """Paths in an evidence root, by default `.proctor`."""
 
@@ -256,9 +294,8 @@ class RootPaths:
     def run(self, run_id: RunId) -> RunPaths:
         return RunPaths(_inside(self.folder / "runs", run_id))
 
-    def session(self, run_id: RunId) -> RunPaths:
-        """Return the folder of conversations that share an agent process, laid out like a run."""
-        return RunPaths(_inside(self.folder / "sessions", run_id))
+    def session(self, key: SessionKey) -> SessionPaths:
+        return SessionPaths(_inside(self.folder / "sessions", key))
 
     @property
     def health(self) -> Path:
@@ -268,10 +305,12 @@ class RootPaths:
     def campaigns(self) -> Iterator[CampaignPaths]:
         yield from map(CampaignPaths, _folders(self.folder / "campaigns"))
 
+    def sessions(self) -> Iterator[SessionPaths]:
+        yield from map(SessionPaths, _folders(self.folder / "sessions"))
+
     def runs(self) -> Iterator[RunPaths]:
-        """Yield the runs of campaigns, then those of conversations."""
+        """Yield the runs of campaigns and the sittings of sessions."""
         yield from map(RunPaths, _folders(self.folder / "runs"))
-        yield from map(RunPaths, _folders(self.folder / "sessions"))
 
 
 def write_artifact(

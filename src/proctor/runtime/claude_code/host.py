@@ -9,18 +9,20 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from proctor.errors import unwrap_single
+from proctor.errors import RefusedError, unwrap_single
 from proctor.event.row import StepTaken
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.claude_code import home
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, TRANSPORTS
+from proctor.runtime.claude_code.history import session_file
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.runtime.line_process import LineCount, open_line_process
+from proctor.spec.model import Profile
 
 
 class ClaudeHost:
@@ -36,11 +38,25 @@ class ClaudeHost:
         self._homes: dict[ThreadId, Path] = {}
 
     async def _home_of(self, request: SessionRequest) -> HostRequest:
-        """Create a home per session, because a session would run what another left there. A thread keeps its home."""
-        kept = self._homes.get(request.resume or request.fork or ThreadId(""))
-        own = replace(self._request, home=kept or self._request.home / "sessions" / request.attempt)
+        """Create a home per session, because a session would run what another left there. A thread keeps its home.
+
+        Raises RefusedError if the thread to continue is in no home.
+        """
+        thread = request.resume or request.fork
+        if thread is None or request.profile is Profile.MINE:
+            own = replace(self._request, home=self._request.home / "sessions" / request.attempt)
+        else:
+            kept = self._homes.get(thread) or await anyio.to_thread.run_sync(self._find_home, thread)
+            if kept is None:
+                raise RefusedError("peer.refused", f"Claude Code has no stored session {thread}")
+            own = replace(self._request, home=kept)
         await anyio.to_thread.run_sync(home.write_home, own)
         return own
+
+    def _find_home(self, thread: ThreadId) -> Path | None:
+        """Return the home in which an earlier process stored a thread."""
+        homes = sorted(self._request.home.glob("sessions/*"))
+        return next((each for each in homes if session_file(each / "claude", thread) is not None), None)
 
     @property
     def frames_in(self) -> int:

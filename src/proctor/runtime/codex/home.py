@@ -52,8 +52,10 @@ def write_home(request: HostRequest) -> None:
         if codex_home(request) != request.home:
             return
         (request.home / "config.toml").write_text(_toml_lines({**_model(request), **_OURS}), encoding="utf-8")
-        if request.model.login is Login.INHERIT and request.user_home is not None:
-            (request.home / ACCOUNT.file_name).symlink_to(request.user_home / ACCOUNT.file_name)
+        link = request.home / ACCOUNT.file_name
+        # The home of a session that continues has it already.
+        if request.model.login is Login.INHERIT and request.user_home is not None and not link.is_symlink():
+            link.symlink_to(request.user_home / ACCOUNT.file_name)
     except OSError as error:
         raise disk_error(error, path=request.home) from error
 

@@ -4,11 +4,12 @@ import os
 import signal
 from pathlib import Path
 
-from proctor.campaign.lock import is_held_by, owner_of
+from proctor.campaign.lock import is_held_by
 from proctor.campaign.stops import DRAIN, STOP
 from proctor.contain.identity import ProcessIdentity, pin, send_signal
 from proctor.errors import InputError
 from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.owner_lock import owner_of
 from proctor.ledger.reader import is_live
 from proctor.report.campaign_state import campaigns_by_age
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
@@ -48,7 +49,7 @@ def running_campaigns(root: RootPaths) -> list[CampaignPaths]:
 
 def owner_of_running(campaign: CampaignPaths) -> ProcessIdentity:
     """Return the process that runs the campaign. Raises InputError if none does, or if that cannot be confirmed."""
-    owner = owner_of(campaign) if is_live(campaign) else None
+    owner = owner_of(campaign.folder) if is_live(campaign) else None
     if owner is None:
         raise InputError("campaign.not-running", f"{campaign.folder.name} is not running")
     if not is_held_by(campaign, owner):

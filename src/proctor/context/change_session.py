@@ -1,0 +1,153 @@
+"""Reset, fork and delete a session that is not open."""
+
+import shutil
+import sqlite3
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from proctor.clock import Clock
+from proctor.context.kept_session import (
+    KeptSession,
+    create_header,
+    find_session,
+    hold_session_folder,
+    open_kept_session,
+    read_header,
+    session_home,
+    session_paths,
+)
+from proctor.context.model import Ancestor, Sitting
+from proctor.context.store import open_store, read_store, refusing_damage
+from proctor.errors import EvidenceError, InputError, MachineError, disk_error
+from proctor.evidence.layout import RootPaths
+from proctor.ids import SessionKey
+from proctor.workspace.remove import remove
+
+
+class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the deletion of a session removed, and what it could not remove."""
+
+    id: SessionKey
+    """Id of the session."""
+    removed: tuple[str, ...]
+    """Folders that were removed."""
+    left: tuple[str, ...]
+    """What is left, and why."""
+
+
+def reset_session(root: RootPaths, key: str, *, clock: Clock) -> None:
+    """Begin a new history: earlier turns stay in the mirror, and the native thread is forgotten in the same change."""
+    with open_kept_session(root, key, clock=clock, must_exist=True) as kept:
+        kept.store.reset()
+
+
+def fork_session(root: RootPaths, key: str, new_key: str, *, clock: Clock) -> None:
+    """Copy a session under another id. Each then continues without the other.
+
+    Raises InputError if the new id is taken or invalid, MachineError if the session is open elsewhere.
+    """
+    with open_kept_session(root, key, clock=clock, must_exist=True) as kept:
+        fork_kept(kept, new_key, clock=clock)
+
+
+def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
+    """Copy a session that this process holds. No turn may be running. Raises as `fork_session`."""
+    paths = session_paths(kept.root, new_key)
+    if paths.folder.exists():
+        raise InputError("session.exists", f"there is a session {new_key!r} already", key="id")
+    paths.create()
+    try:
+        with hold_session_folder(paths), refusing_damage(paths.store):
+            kept.store.copy_to(paths.store)
+            source = Ancestor(session=kept.header.id, turns=kept.store.next_turn() - 1)
+            header = create_header(paths, clock=clock, ancestors=(*kept.header.ancestors, source))
+            _copy_home(kept.home, session_home(header))
+            with open_store(paths.store) as store:
+                store.take_over_sittings()
+                binding, revision = store.binding
+                # In a process of a pool, the agent itself makes the copy of the thread.
+                if binding is not None and binding.process is not None:
+                    store.bind(replace(binding, is_fork=True), revision=revision)
+    except BaseException:
+        remove(paths.folder)
+        raise
+
+
+def _copy_home(source: Path, target: Path) -> None:
+    """Copy the agents' homes and the workspace. Links stay links; sockets and pipes of a running agent are left out."""
+    if not source.is_dir():
+        return
+
+    def copy(file: str, copied: str) -> None:
+        if Path(file).is_symlink() or Path(file).is_file():
+            shutil.copy2(file, copied, follow_symlinks=False)
+
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=copy)
+        target.chmod(0o700)
+    except OSError as error:  # shutil.Error is one
+        raise disk_error(error, path=target) from error
+
+
+def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionRemoval:
+    """Remove a session: its mirror, engine state, agents' homes and native threads, and on request its evidence.
+
+    A session whose store is damaged can be deleted too, but then its evidence is not known. Raises InputError if there
+    is no such session, MachineError if another process holds it.
+    """
+    paths = find_session(root, key)
+    removed: list[str] = []
+    left: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(hold_session_folder(paths))
+        header = read_header(paths)
+        sittings: tuple[Sitting, ...] = ()
+        try:
+            with read_store(paths.store) as store:
+                sittings, (binding, _) = store.sittings(), store.binding
+            if binding is not None and binding.process is not None:
+                left.append(f"the thread {binding.thread} on {binding.runtime_id}, until the pool with it is closed")
+            elif binding is not None and not (session_home(header) / "homes" / binding.runtime_id).is_dir():
+                left.append(f"the thread {binding.thread} on {binding.runtime_id}, which is not in the session's home")
+        except (EvidenceError, MachineError, sqlite3.Error) as error:
+            left.append(f"what the store named, because it cannot be read: {error}")
+        own = tuple(each for each in sittings if not each.is_foreign)
+        folders = [session_home(header)]
+        if has_evidence:
+            kept_runs, notes = _evidence_of(root, own)
+            folders += kept_runs
+            left += notes
+        # The session's folder is last, so that a deletion that is cut off can be repeated.
+        for folder in (*folders, paths.folder):
+            if not folder.exists():
+                continue
+            try:
+                remove(folder)
+                removed.append(str(folder))
+            except OSError as error:
+                left.append(f"{folder}: {error.strerror}")
+    if not has_evidence and own:
+        left.append(f"the evidence of {len(own)} sittings, which --evidence removes")
+    return SessionRemoval(id=header.id, removed=tuple(removed), left=tuple(left))
+
+
+def _evidence_of(root: RootPaths, sittings: tuple[Sitting, ...]) -> tuple[list[Path], list[str]]:
+    """Return the folders with the evidence of these sittings, and what must stay because other sessions share it."""
+    names = {(each.run_id, each.attempt_id) for each in sittings}
+    folders: list[Path] = []
+    notes: list[str] = []
+    for run_id in dict.fromkeys(each.run_id for each in sittings):
+        run = root.run(run_id)
+        if not run.folder.is_dir():
+            continue
+        attempts = list(run.attempts())
+        own = [each.folder for each in attempts if (run_id, each.folder.name) in names]
+        if len(own) == len(attempts):
+            folders.append(run.folder)
+        else:
+            folders += own
+            notes.append(f"the record of the agent process in {run.folder}, which other sessions share")
+    return folders, notes

@@ -1,0 +1,190 @@
+"""A session that this process holds: its folder, its lock and its store. Opening it settles what a crash left open."""
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from proctor import places
+from proctor.canonical import digest
+from proctor.clock import Clock
+from proctor.contain.identity import ProcessIdentity
+from proctor.context.mirror import MirrorFold
+from proctor.context.model import Ancestor, Binding, RecordedTurn, SessionHeader, Sitting, SittingState, TurnState
+from proctor.context.store import SessionStore, open_store
+from proctor.errors import EvidenceError, InputError, MachineError
+from proctor.event.outcome import NOT_ENDED
+from proctor.event.row import Row
+from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths, is_valid_name, write_artifact
+from proctor.evidence.owner_lock import hold_folder
+from proctor.evidence.reader import read_artifact, read_rows
+from proctor.ids import SessionKey, ThreadId, TrialId
+from proctor.runtime.base import Tool
+from proctor.runtime.registry import runtime_by_id
+
+
+def session_home(header: SessionHeader) -> Path:
+    """Return the folder with the agents' homes and the workspace of a session, which may not exist."""
+    return places.sessions_dir() / header.home
+
+
+def tools_digest(tools: Sequence[Tool]) -> str:
+    """Return the digest of a tool catalog, whatever its order."""
+    return digest(sorted([tool.name, tool.description, digest(tool.schema)] for tool in tools))
+
+
+class KeptSession:
+    """A session that this process holds."""
+
+    def __init__(self, root: RootPaths, paths: SessionPaths, header: SessionHeader, store: SessionStore) -> None:
+        self.root = root
+        self.paths = paths
+        self.header = header
+        self.store = store
+
+    @property
+    def home(self) -> Path:
+        return session_home(self.header)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether something was said since the session was created or reset."""
+        after = self.store.setup.history_after
+        return any(turn.n > after and turn.state is TurnState.ACCEPTED for turn in self.store.turns())
+
+    def settle_open_sittings(self) -> None:
+        """Settle every sitting whose holder was killed, from its recorded frames."""
+        for sitting in self.store.sittings():
+            if sitting.state is SittingState.OPEN:
+                self._settle(sitting)
+
+    def _settle(self, sitting: Sitting) -> None:
+        fold = fold_of(sitting)
+        for turn in recorded_turns(self.root, sitting, fold):
+            self.store.settle(turn, sitting=sitting)
+        if fold.thread is not None:
+            self.bind_thread(sitting, fold)
+        for left in self.store.turns():
+            if left.sitting == sitting.n and left.state is TurnState.ADMITTED:
+                lost = RecordedTurn(
+                    id=left.id,
+                    kind=left.kind,
+                    asked_at_ms=left.asked_at_ms,
+                    ending=replace(NOT_ENDED, detail="its record does not exist any more"),
+                    messages=(),
+                    thread=None,
+                )
+                self.store.settle(lost, sitting=sitting)
+        self.store.close_sitting(sitting)
+
+    def bind_thread(self, sitting: Sitting, fold: MirrorFold) -> None:
+        """Note the native thread of a sitting, if it is known and not noted yet."""
+        binding, revision = self.store.binding
+        if fold.thread is None or sitting.is_ephemeral:
+            return
+        now = binding_of(sitting, fold.thread)
+        if now != binding:
+            self.store.bind(now, revision=revision)
+
+
+def binding_of(sitting: Sitting, thread: ThreadId) -> Binding:
+    """Return the binding to the thread of a sitting."""
+    return Binding(runtime_id=sitting.runtime_id, thread=thread, tools=sitting.tools, process=sitting.process)
+
+
+def fold_of(sitting: Sitting) -> MirrorFold:
+    return MirrorFold(run_id=sitting.run_id, attempt_id=sitting.attempt_id, is_import=sitting.is_import)
+
+
+def attempt_paths(root: RootPaths, sitting: Sitting) -> AttemptPaths:
+    """Return the folder with the evidence of a sitting, which may have been deleted."""
+    trial, _, n = sitting.attempt_id.rpartition(".")
+    return root.run(sitting.run_id).attempt(TrialId(trial), n=int(n))
+
+
+def recorded_turns(root: RootPaths, sitting: Sitting, fold: MirrorFold) -> Iterator[RecordedTurn]:
+    """Yield the turns that the record of a sitting shows, as far as it can be read."""
+    yield from turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold)
+
+
+def turns_in(rows: Iterable[Row], sitting: Sitting, fold: MirrorFold) -> Iterator[RecordedTurn]:
+    """Fold the rows of a sitting's record into its turns."""
+    normalizer = runtime_by_id(sitting.runtime_id).normalizer()
+    for row in rows:
+        for event in normalizer.feed(row):
+            if (turn := fold.feed(event)) is not None:
+                yield turn
+    if (turn := fold.finish()) is not None:
+        yield turn
+
+
+def session_paths(root: RootPaths, key: str) -> SessionPaths:
+    """Return the folder of a session, which may not exist.
+
+    Raises InputError for an invalid id, and EvidenceError for a folder of another layout.
+    """
+    if not is_valid_name(key):
+        what = f"{key!r} is not a valid id: it begins with a letter or digit, and has only these and . _ @ + = -"
+        raise InputError("session.id", what, key="id")
+    paths = root.session(SessionKey(key))
+    if paths.has_old_layout:
+        raise EvidenceError("session.layout", "a run of conversations, which is no session", file=str(paths.folder))
+    return paths
+
+
+def find_session(root: RootPaths, key: str) -> SessionPaths:
+    """Return the folder of a session. Raises as `session_paths`, and InputError if there is no such session."""
+    paths = session_paths(root, key)
+    if not paths.header.is_file():
+        raise InputError("session.unknown", f"there is no session {key!r} under {root.folder}", key="id")
+    return paths
+
+
+@contextmanager
+def hold_session_folder(paths: SessionPaths) -> Iterator[None]:
+    """Hold a session. Raises MachineError `session.held` at once if another process holds it."""
+    with hold_folder(paths.folder, refusal=lambda owner: _held(paths.folder.name, owner)):
+        yield
+
+
+@contextmanager
+def open_kept_session(root: RootPaths, key: str, *, clock: Clock, must_exist: bool = False) -> Iterator[KeptSession]:
+    """Hold a session, create it if it does not exist, and settle what a killed holder left open.
+
+    Raises MachineError `session.held` at once if another process holds it, InputError for an invalid id, EvidenceError
+    if its files are damaged.
+    """
+    paths = find_session(root, key) if must_exist else session_paths(root, key)
+    paths.create()
+    with hold_session_folder(paths):
+        header = create_header(paths, clock=clock) if not paths.header.is_file() else read_header(paths)
+        with open_store(paths.store) as store:
+            kept = KeptSession(root, paths, header, store)
+            kept.settle_open_sittings()
+            yield kept
+
+
+def create_header(paths: SessionPaths, *, clock: Clock, ancestors: tuple[Ancestor, ...] = ()) -> SessionHeader:
+    """Write the header of a new session, or of a fork."""
+    key = SessionKey(paths.folder.name)
+    header = SessionHeader(
+        id=key,
+        created_at_ms=clock.wall_ms(),
+        home=f"{key}-{secrets.token_hex(6)}",
+        ancestors=ancestors,
+    )
+    write_artifact(paths.header, header, redactor=None)
+    return header
+
+
+def read_header(paths: SessionPaths) -> SessionHeader:
+    """Read the header of a session. Raises EvidenceError if it cannot be read."""
+    return read_artifact(paths.header, SessionHeader)
+
+
+def _held(key: str, owner: ProcessIdentity | None) -> MachineError:
+    by = "another process" if owner is None else f"process {owner.pid}"
+    todo = "Wait until it is closed there, or use another id."
+    return MachineError("session.held", f"the session {key} is open in {by}", suggestion=todo)

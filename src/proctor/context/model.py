@@ -1,0 +1,187 @@
+"""The turns of a session, as they are stored and shown."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from proctor.event.message import Message
+from proctor.event.outcome import Ending, Outcome
+from proctor.evidence.artifacts import Artifact, Part
+from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId
+
+TurnKind = Literal["prompt", "compaction", "import"]
+
+
+class TurnState(StrEnum):
+    """How far a turn of a session has come."""
+
+    ADMITTED = "admitted"
+    """It was requested. Whether the agent completed it is not known yet."""
+
+    ACCEPTED = "accepted"
+    """The agent completed it, and its entries are in the mirror."""
+
+    DISCARDED = "discarded"
+    """It did not complete, so the mirror has no entries of it. The record of the sitting still shows what happened."""
+
+
+class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """What the record of a sitting shows of one turn."""
+
+    id: EntryId
+    """Position of the request in the record. It is also the id of the prompt's entry."""
+    kind: TurnKind
+    """`prompt`; `compaction`, a request to shorten the history; `import`, entries of a thread that existed before."""
+    asked_at_ms: int
+    """Wall-clock time of the request, in milliseconds since the epoch."""
+    ending: Ending
+    """How the turn ended."""
+    messages: tuple[Message, ...]
+    """The entries of the turn, in the order of the record."""
+    thread: ThreadId | None
+    """The agent's thread, if it is known by the end of the turn."""
+
+    @property
+    def state(self) -> TurnState:
+        is_completed = self.kind == "import" or self.ending.outcome is Outcome.COMPLETED
+        return TurnState.ACCEPTED if is_completed else TurnState.DISCARDED
+
+
+class SessionTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One turn of a session."""
+
+    n: int
+    """Number of the turn in the session, from 1."""
+    id: EntryId
+    """Position of the request in the record, `<run>/<attempt>#<frame>`."""
+    sitting: int
+    """Number of the sitting in which the turn was taken."""
+    runtime_id: RuntimeId
+    """Id of the runtime that took the turn."""
+    kind: TurnKind
+    """`prompt`; `compaction`, a request to shorten the history; `import`, entries of a thread that existed before."""
+    state: TurnState
+    """How far the turn has come."""
+    asked_at_ms: int
+    """Wall-clock time of the request, in milliseconds since the epoch."""
+    outcome: Outcome | None
+    """How the turn ended. Null while that is not known."""
+    code: str | None
+    """Error code, if the turn did not complete."""
+    detail: str | None
+    """What happened, in a sentence, if the turn did not complete."""
+    entries: int
+    """Number of its entries in the mirror. 0 for a turn that did not complete."""
+
+
+class SittingState(StrEnum):
+    """Whether a sitting is over."""
+
+    OPEN = "open"
+    """It runs, or the process that held it was killed."""
+
+    CLOSED = "closed"
+    """It is over, and its turns are settled."""
+
+
+class Sitting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One use of a session, from opening to closing it."""
+
+    n: int
+    """Number of the sitting in the session, from 1."""
+    run_id: RunId
+    """Id of the run that holds its evidence."""
+    attempt_id: AttemptId
+    """Id of the attempt."""
+    runtime_id: RuntimeId
+    """Id of the runtime."""
+    began_at_ms: int
+    """Wall-clock time when it was opened, in milliseconds since the epoch."""
+    state: SittingState
+    """Whether it is over."""
+    is_import: bool = False
+    """Whether it imported the history of a thread that existed before the session."""
+    tools: str = ""
+    """Digest of the tools that the agent was offered."""
+    process: ProcessId | None = None
+    """The agent process of a pool that carried it. Null if the session keeps the agent's home."""
+    is_ephemeral: bool = False
+    """Whether its native thread was not kept."""
+    is_foreign: bool = False
+    """Whether it was taken over from the session that this one was forked from."""
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The native thread of a session, and what it holds."""
+
+    runtime_id: RuntimeId
+    """Id of the runtime that has the thread."""
+    thread: ThreadId
+    """The agent's id of the thread."""
+    tools: str
+    """Digest of the tools that the thread was started with."""
+    process: ProcessId | None = None
+    """The agent process of a pool, without which the thread is lost. Null if the session keeps the agent's home."""
+    is_fork: bool = False
+    """Whether the next sitting starts another thread with the history of this one."""
+
+
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How the last sitting of a session was opened, for commands that open the next one. It has no secrets."""
+
+    runtime: str
+    """Id of the runtime."""
+    workspace: str | None = None
+    """The agent's working folder. Null for a folder that the session keeps."""
+    provider: str | None = None
+    """The model's provider. Null for the scripted model."""
+    model: str | None = None
+    """The model's name."""
+    base_url: str | None = None
+    """The provider's address. Null for its default."""
+    login: str | None = None
+    """How the agent authenticates."""
+    sandbox: str = "workspace-write"
+    """What the agent's own sandbox allows it to write."""
+    approvals: str = "deny"
+    """How questions of the agent are answered."""
+    profile: str = "fresh"
+    """`mine` if the agent uses its user's own settings."""
+    script: str | None = None
+    """The script that the scripted model plays."""
+
+
+class Ancestor(Part, frozen=True, kw_only=True):
+    """A session that another one was forked from."""
+
+    session: SessionKey
+    """Id of the session."""
+    turns: int
+    """Number of turns that it had then."""
+
+
+class SessionHeader(Artifact, frozen=True, kw_only=True):
+    """session.json: what a session is from its creation on."""
+
+    id: SessionKey
+    """Id of the session."""
+    created_at_ms: int
+    """Wall-clock time when it was created, in milliseconds since the epoch."""
+    home: str
+    """Name of the folder, among those of the user's sessions, with its agents' homes and its workspace."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """The session that it was forked from, last, after those from which that one was forked."""
+
+    @property
+    def forked_from(self) -> SessionKey | None:
+        return self.ancestors[-1].session if self.ancestors else None
+
+
+class SessionSetup(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What changes in a session, apart from its turns and its thread."""
+
+    history_after: int = 0
+    """Number of the last turn before the last reset. The turns after it are the session's history."""
+    settings: SessionSettings | None = None
+    """How the last sitting was opened."""

@@ -1,0 +1,162 @@
+"""What a reader sees of the sessions under an evidence root, whoever holds them."""
+
+from pathlib import Path
+
+import msgspec
+
+from proctor.contain.identity import is_alive
+from proctor.contain.intent import LOCK
+from proctor.context.kept_session import find_session, read_header, session_home
+from proctor.context.model import (
+    Binding,
+    SessionHeader,
+    SessionSettings,
+    SessionTurn,
+    Sitting,
+    TurnState,
+)
+from proctor.context.store import SessionStore, read_store
+from proctor.errors import EvidenceError, MachineError
+from proctor.event.message import Message
+from proctor.evidence.layout import RootPaths, SessionPaths
+from proctor.evidence.owner_lock import owner_of
+from proctor.ids import RuntimeId, SessionKey
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One session in a list."""
+
+    id: SessionKey
+    """Id of the session."""
+    created_at_ms: int | None = None
+    """Wall-clock time when it was created, in milliseconds since the epoch. Null if its header cannot be read."""
+    forked_from: SessionKey | None = None
+    """Id of the session that it was forked from."""
+    runtime_id: RuntimeId | None = None
+    """Runtime of the last sitting. Null before the first."""
+    sittings: int = 0
+    """Number of sittings."""
+    turns: int = 0
+    """Number of turns that completed."""
+    discarded: int = 0
+    """Number of turns that did not complete."""
+    unsettled: int = 0
+    """Number of turns whose end is not known yet. The next opening settles them from the record."""
+    last_asked_at_ms: int | None = None
+    """Wall-clock time of the last request, in milliseconds since the epoch. Null before the first."""
+    held_by: int | None = None
+    """Process that has it open. Null if none has."""
+    problem: str | None = None
+    """Why it cannot be read. Null if it can."""
+
+
+class ShownTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One turn with its entries."""
+
+    turn: SessionTurn
+    """The turn."""
+    messages: tuple[Message, ...]
+    """Its entries, oldest first. Empty for a turn that did not complete."""
+
+
+class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A session with its turns."""
+
+    summary: SessionSummary
+    """The session as in a list."""
+    header: SessionHeader
+    """What it is from its creation on."""
+    history_after: int
+    """Number of the last turn before the last reset. The turns after it are the session's history."""
+    settings: SessionSettings | None
+    """How the last sitting was opened. Null before the first."""
+    binding: Binding | None
+    """The native thread. Null if there is none."""
+    home: str
+    """Folder with the agents' homes and the workspace of the session. It is not evidence, and not redacted."""
+    has_home: bool
+    """Whether that folder exists."""
+    sittings: tuple[Sitting, ...]
+    """Its sittings, oldest first."""
+    turns: tuple[ShownTurn, ...]
+    """Its turns, oldest first."""
+
+
+class FoundEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An entry that a search found."""
+
+    turn: int
+    """Number of the turn."""
+    message: Message
+    """The entry."""
+
+
+def list_sessions(root: RootPaths) -> tuple[SessionSummary, ...]:
+    """Return all sessions, the one that was asked last first. One that cannot be read has a `problem`."""
+    found = [_summarize(paths) for paths in root.sessions()]
+    found.sort(key=lambda each: (each.last_asked_at_ms or each.created_at_ms or 0, each.id), reverse=True)
+    return tuple(found)
+
+
+def report_session(root: RootPaths, key: str) -> SessionReport:
+    """Return a session with its turns. Raises InputError if there is none, EvidenceError if it is damaged."""
+    paths = find_session(root, key)
+    header = read_header(paths)
+    home = session_home(header)
+    with read_store(paths.store) as store:
+        setup = store.setup
+        return SessionReport(
+            summary=_read_summary(paths, header, store),
+            header=header,
+            history_after=setup.history_after,
+            settings=setup.settings,
+            binding=store.binding[0],
+            home=str(home),
+            has_home=home.is_dir(),
+            sittings=store.sittings(),
+            turns=tuple(
+                ShownTurn(turn=turn, messages=tuple(store.messages(turn=turn.n)) if turn.entries else ())
+                for turn in store.turns()
+            ),
+        )
+
+
+def search_session(root: RootPaths, key: str, query: str, *, most: int) -> tuple[FoundEntry, ...]:
+    """Return the entries that have every word of the query, newest first. Raises as `report_session`."""
+    with read_store(find_session(root, key).store) as store:
+        return tuple(FoundEntry(turn=turn, message=message) for turn, message in store.search(query, most=most))
+
+
+def _summarize(paths: SessionPaths) -> SessionSummary:
+    key = SessionKey(paths.folder.name)
+    if paths.has_old_layout:
+        return SessionSummary(id=key, problem="a run of conversations, which is no session")
+    try:
+        header = read_header(paths)
+        with read_store(paths.store) as store:
+            return _read_summary(paths, header, store)
+    except (EvidenceError, MachineError) as error:
+        return SessionSummary(id=key, problem=error.what)
+
+
+def _read_summary(paths: SessionPaths, header: SessionHeader, store: SessionStore) -> SessionSummary:
+    sittings, turns = store.sittings(), store.turns()
+    states = [turn.state for turn in turns]
+    return SessionSummary(
+        id=header.id,
+        created_at_ms=header.created_at_ms,
+        forked_from=header.forked_from,
+        runtime_id=sittings[-1].runtime_id if sittings else None,
+        sittings=len(sittings),
+        turns=states.count(TurnState.ACCEPTED),
+        discarded=states.count(TurnState.DISCARDED),
+        unsettled=states.count(TurnState.ADMITTED),
+        last_asked_at_ms=turns[-1].asked_at_ms if turns else None,
+        held_by=holder_of(paths.folder),
+    )
+
+
+def holder_of(folder: Path) -> int | None:
+    """Return the process that has a session open; None if none has."""
+    owner = owner_of(folder) if (folder / LOCK).is_file() else None
+    return owner.pid if owner is not None and is_alive(owner) else None

@@ -1,0 +1,303 @@
+"""session.db: the mirror, the turns and the thread of one session. The holder of the session's lock writes it."""
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from proctor import decoding
+from proctor.context.model import (
+    Binding,
+    RecordedTurn,
+    SessionSetup,
+    SessionTurn,
+    Sitting,
+    SittingState,
+    TurnState,
+)
+from proctor.errors import EvidenceError, MachineError
+from proctor.event.message import CallPart, Message, ResultPart
+from proctor.evidence.database import REFUSALS, Database
+from proctor.ids import EntryId
+
+VERSION: Final = 1
+
+DATABASE: Final = Database(
+    application=0x50524353,  # "PRCS"
+    version=VERSION,
+    # Numbers of turns and entries follow the order of the record. The index of words stores no text a second time.
+    schema="""
+create table session (one integer primary key check (one = 1), setup blob not null, binding blob,
+                      revision integer not null default 0) strict;
+create table sitting (n integer primary key, run_id text not null, attempt_id text not null, sitting blob not null,
+                      unique (run_id, attempt_id)) strict;
+create table turn (n integer primary key, id text not null unique, turn blob not null) strict;
+create table entry (n integer primary key, id text not null unique, turn integer not null references turn,
+                    message blob not null) strict;
+create index entry_turn on entry (turn);
+create virtual table entry_words using fts5 (words, content = '');
+insert into session (one, setup) values (1, x'7b7d')
+""",
+    code="session.damaged",
+    # A turn that was reported as kept must survive a power cut.
+    synchronous="full",
+)
+
+_encode = msgspec.json.Encoder().encode
+_setup = decoding.json_decoder(SessionSetup)
+_binding = decoding.json_decoder(Binding)
+_sitting = decoding.json_decoder(Sitting)
+_turn = decoding.json_decoder(SessionTurn)
+_message = decoding.json_decoder(Message)
+
+# Of the query that a user types, words only: FTS5 has operators, and a stray quote would be a syntax error.
+_WORD: Final = re.compile(r"\w+")
+
+
+class SessionStore:
+    """The tables of one session.db. Every method is one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    # ── the session ──
+
+    @property
+    def setup(self) -> SessionSetup:
+        [setup] = self._connection.execute("select setup from session").fetchone()
+        return _setup(setup)
+
+    def write_setup(self, setup: SessionSetup) -> None:
+        self._connection.execute("update session set setup = ?", (_encode(setup),))
+
+    @property
+    def binding(self) -> tuple[Binding | None, int]:
+        """What is known of the native thread, and its revision, which every change increases."""
+        binding, revision = self._connection.execute("select binding, revision from session").fetchone()
+        return None if binding is None else _binding(binding), revision
+
+    def bind(self, binding: Binding | None, *, revision: int) -> int:
+        """Replace the binding of this revision, and return the new revision.
+
+        Raises MachineError if another change came first: a stale holder must not overwrite its successor's binding.
+        """
+        with self._transaction():
+            self._bind(binding, revision=revision)
+        return revision + 1
+
+    def reset(self) -> None:
+        """Begin a new history: earlier turns stay in the mirror, but neither the engine nor an agent gets them."""
+        with self._transaction():
+            _, revision = self.binding
+            self._bind(None, revision=revision)
+            self.write_setup(replace(self.setup, history_after=self._last("turn")))
+
+    def _bind(self, binding: Binding | None, *, revision: int) -> None:
+        done = self._connection.execute(
+            "update session set binding = ?, revision = revision + 1 where revision = ?",
+            (None if binding is None else _encode(binding), revision),
+        )
+        if done.rowcount != 1:
+            raise MachineError("session.stale", "another holder has changed the session's thread since it was read")
+
+    # ── sittings ──
+
+    def begin_sitting(self, sitting: Sitting) -> None:
+        """Add a sitting, which is open."""
+        self._connection.execute(
+            "insert into sitting (n, run_id, attempt_id, sitting) values (?, ?, ?, ?)",
+            (sitting.n, sitting.run_id, sitting.attempt_id, _encode(sitting)),
+        )
+
+    def close_sitting(self, sitting: Sitting) -> None:
+        """Note that a sitting is over and that its turns are settled."""
+        closed = replace(sitting, state=SittingState.CLOSED)
+        self._connection.execute("update sitting set sitting = ? where n = ?", (_encode(closed), sitting.n))
+
+    def take_over_sittings(self) -> None:
+        """Mark all sittings as those of the session that this one was forked from."""
+        with self._transaction():
+            for each in self.sittings():
+                foreign = replace(each, is_foreign=True, state=SittingState.CLOSED)
+                self._connection.execute("update sitting set sitting = ? where n = ?", (_encode(foreign), each.n))
+
+    def sittings(self) -> tuple[Sitting, ...]:
+        """Return all sittings, oldest first."""
+        return tuple(_sitting(row) for (row,) in self._connection.execute("select sitting from sitting order by n"))
+
+    def next_sitting(self) -> int:
+        return self._last("sitting") + 1
+
+    def next_turn(self) -> int:
+        return self._last("turn") + 1
+
+    def _last(self, table: str) -> int:
+        [last] = self._connection.execute(f"select coalesce(max(n), 0) from {table}").fetchone()  # noqa: S608
+        return int(last)
+
+    # ── turns ──
+
+    def admit(self, turn: RecordedTurn, *, sitting: Sitting) -> None:
+        """Note a turn that is about to be requested from the agent. Its ending does not count yet."""
+        with self._transaction():
+            self._insert_turn(turn, TurnState.ADMITTED, sitting)
+
+    def settle(self, turn: RecordedTurn, *, sitting: Sitting) -> bool:
+        """Write how a turn ended, and its entries if it completed. Returns False if it was settled before."""
+        with self._transaction():
+            known = self.turn(turn.id)
+            if known is not None and known.state is not TurnState.ADMITTED:
+                return False
+            state = turn.state
+            if known is None:
+                n = self._insert_turn(turn, state, sitting)
+            else:
+                n = known.n
+                row = _row(turn, n, state, sitting)
+                self._connection.execute("update turn set turn = ? where n = ?", (_encode(row), n))
+            if state is not TurnState.DISCARDED:
+                self._insert_entries(turn.messages, n)
+        return True
+
+    def turn(self, id_: EntryId) -> SessionTurn | None:
+        """Return the turn with this id."""
+        row = self._connection.execute("select turn from turn where id = ?", (id_,)).fetchone()
+        return None if row is None else _turn(row[0])
+
+    def turns(self) -> tuple[SessionTurn, ...]:
+        """Return all turns, oldest first."""
+        return tuple(_turn(row) for (row,) in self._connection.execute("select turn from turn order by n"))
+
+    def _insert_turn(self, turn: RecordedTurn, state: TurnState, sitting: Sitting) -> int:
+        n = self.next_turn()
+        row = _row(turn, n, state, sitting)
+        self._connection.execute("insert into turn (n, id, turn) values (?, ?, ?)", (n, turn.id, _encode(row)))
+        return n
+
+    def _insert_entries(self, messages: Sequence[Message], turn: int) -> None:
+        first = self._last("entry") + 1
+        rows = list(enumerate(messages, first))
+        self._connection.executemany(
+            "insert into entry (n, id, turn, message) values (?, ?, ?, ?)",
+            ((n, message.id, turn, _encode(message)) for n, message in rows),
+        )
+        self._connection.executemany(
+            "insert into entry_words (rowid, words) values (?, ?)", ((n, words_of(message)) for n, message in rows)
+        )
+
+    # ── the mirror ──
+
+    def messages(self, *, after_turn: int = 0, turn: int | None = None) -> Iterator[Message]:
+        """Yield the entries, oldest first: of the turns after `after_turn`, or of one turn."""
+        if turn is not None:
+            rows = self._connection.execute("select message from entry where turn = ? order by n", (turn,))
+        else:
+            rows = self._connection.execute("select message from entry where turn > ? order by n", (after_turn,))
+        for (row,) in rows:
+            yield _message(row)
+
+    def search(self, query: str, *, most: int) -> tuple[tuple[int, Message], ...]:
+        """Return the entries that have every word of the query, newest first, each with the number of its turn."""
+        words = " ".join(f'"{word}"' for word in _WORD.findall(query))
+        if not words:
+            return ()
+        rows = self._connection.execute(
+            "select turn, message from entry_words join entry on entry.n = entry_words.rowid"
+            " where entry_words match ? order by entry_words.rowid desc limit ?",
+            (words, most),
+        )
+        return tuple((turn, _message(row)) for turn, row in rows)
+
+    # ── copies ──
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the whole database to a file that does not exist yet. Raises sqlite3.Error."""
+        target = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._connection.backup(target)
+        finally:
+            target.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("rollback")
+            raise
+        self._connection.execute("commit")
+
+
+def words_of(message: Message) -> str:
+    """Return the text by which an entry is found."""
+    match message.part:
+        case CallPart(name=name, input=input_):
+            return f"{name} {_encode(input_).decode()}"
+        case ResultPart(output=output):
+            return output or ""
+        case part:
+            return part.text
+
+
+def _row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> SessionTurn:
+    is_over = state is not TurnState.ADMITTED
+    is_prompt_lost = is_over and turn.kind != "import"
+    return SessionTurn(
+        n=n,
+        id=turn.id,
+        sitting=sitting.n,
+        runtime_id=sitting.runtime_id,
+        kind=turn.kind,
+        state=state,
+        asked_at_ms=turn.asked_at_ms,
+        outcome=turn.ending.outcome if is_prompt_lost else None,
+        code=turn.ending.code if is_prompt_lost else None,
+        detail=turn.ending.detail if is_prompt_lost else None,
+        entries=len(turn.messages) if state is TurnState.ACCEPTED else 0,
+    )
+
+
+@contextmanager
+def open_store(path: Path) -> Iterator[SessionStore]:
+    """Open or create a session.db for writing. The caller holds the session's lock. Raises as `refusing_damage`."""
+    with refusing_damage(path), DATABASE.open(path) as connection:
+        yield SessionStore(connection)
+
+
+@contextmanager
+def read_store(path: Path) -> Iterator[SessionStore]:
+    """Open an existing session.db for reading, whoever holds the session. Raises as `refusing_damage`."""
+    with refusing_damage(path), DATABASE.read(path) as connection:
+        yield SessionStore(connection)
+
+
+@contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into MachineErrors, or into an EvidenceError if the file is damaged or no session.db."""
+    try:
+        yield
+    except (*REFUSALS, MachineError, msgspec.DecodeError) as error:
+        if isinstance(error, msgspec.DecodeError):
+            raise EvidenceError(DATABASE.code, f"a row cannot be read: {error}", file=str(path)) from error
+        refusal = error if isinstance(error, MachineError) else DATABASE.refusal(error, path)
+        if refusal.code != DATABASE.code:
+            raise refusal from error
+        raise EvidenceError(DATABASE.code, refusal.what, file=str(path)) from error
+
+
+def compare(stored: Iterable[Message], folded: Iterable[Message]) -> Iterator[tuple[EntryId, str]]:
+    """Yield the id of each entry that differs between the mirror and the record, and how."""
+    left, right = {each.id: each for each in stored}, {each.id: each for each in folded}
+    for id_ in dict.fromkeys((*left, *right)):
+        if id_ not in right:
+            yield id_, "the record has no such entry"
+        elif id_ not in left:
+            yield id_, "the mirror lacks it"
+        elif left[id_] != right[id_]:
+            yield id_, "the mirror has another content than the record"

@@ -1,0 +1,221 @@
+"""Compare a session with the record of its sittings, and make its store again from them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+
+import msgspec
+
+from proctor.context.kept_session import (
+    attempt_paths,
+    binding_of,
+    find_session,
+    fold_of,
+    hold_session_folder,
+    read_header,
+    turns_in,
+)
+from proctor.context.model import (
+    Binding,
+    RecordedTurn,
+    SessionHeader,
+    SessionSetup,
+    SessionTurn,
+    Sitting,
+    SittingState,
+    TurnState,
+)
+from proctor.context.store import SessionStore, open_store, read_store
+from proctor.errors import EvidenceError, Exit
+from proctor.event.message import Message
+from proctor.event.row import Row
+from proctor.evidence.artifacts import AttemptRecord, RunnerRef, SittingRef
+from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.evidence.reader import Finding, read_artifact, read_rows
+from proctor.ids import ProcessId, SessionKey
+from proctor.spec.model import Isolation
+
+UNVERIFIABLE = "session.no-evidence"
+DIFFERENT = "session.differs"
+
+
+class SessionVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The comparison of a session with the record of its sittings."""
+
+    id: SessionKey
+    """Id of the session."""
+    exit: int
+    """Exit code: 0 if they agree, 5 if not, 4 if the record of a sitting was deleted."""
+    sittings: int
+    """Number of sittings."""
+    turns: int
+    """Number of turns that were compared."""
+    entries: int
+    """Number of entries that were compared."""
+    findings: tuple[Finding, ...]
+    """What differs, or cannot be compared."""
+    is_rebuilt: bool = False
+    """Whether the store was made again from the record before."""
+
+
+def verify_session(root: RootPaths, key: str) -> SessionVerification:
+    """Fold the record of every sitting again, and compare each turn and each entry.
+
+    Raises InputError if there is no such session, EvidenceError if its store is damaged.
+    """
+    paths = find_session(root, key)
+    findings: list[Finding] = []
+    turns = entries = 0
+    with read_store(paths.store) as store:
+        sittings, stored = store.sittings(), store.turns()
+        for sitting in sittings:
+            own = [turn for turn in stored if turn.sitting == sitting.n]
+            frames = attempt_paths(root, sitting).frames
+            where = f"{sitting.run_id}/{sitting.attempt_id}"
+            if not frames.is_file():
+                detail = f"the record of sitting {sitting.n} does not exist, so its turns cannot be compared"
+                findings.append(Finding(code=UNVERIFIABLE, file=where, detail=detail))
+                continue
+            reading = read_rows(frames, Row)
+            recorded = list(turns_in(reading, sitting, fold_of(sitting)))
+            # The last line of a killed sitting may be torn.
+            findings += [each for each in reading.findings if each.code != "evidence.torn"]
+            # The holder stores a turn when it is over, and a killed one has not. A fork took over only the first turns.
+            is_open = sitting.state is SittingState.OPEN or sitting.is_foreign
+            findings += (
+                Finding(code=DIFFERENT, file=where, detail=detail)
+                for detail in _compare_turns(own, recorded, store, is_open=is_open)
+            )
+            turns += len(own)
+            entries += sum(turn.entries for turn in own)
+    return SessionVerification(
+        id=SessionKey(key),
+        exit=_exit(findings),
+        sittings=len(sittings),
+        turns=turns,
+        entries=entries,
+        findings=tuple(findings),
+    )
+
+
+def _exit(findings: Iterable[Finding]) -> int:
+    codes = {each.code for each in findings}
+    if codes - {UNVERIFIABLE}:
+        return Exit.EVIDENCE
+    return Exit.UNVERIFIED if codes else Exit.OK
+
+
+def _compare_turns(
+    stored: Iterable[SessionTurn], recorded: Iterable[RecordedTurn], store: SessionStore, *, is_open: bool
+) -> Iterator[str]:
+    for kept, shown in zip_longest(stored, recorded):
+        if kept is None:
+            if not is_open:
+                yield f"the session lacks the turn {shown.id}"
+        elif shown is None or kept.id != shown.id:
+            yield f"turn {kept.n} ({kept.id}) is not in the record"
+        elif kept.state is TurnState.ADMITTED:
+            if not is_open:
+                yield f"turn {kept.n} has no end, but its sitting is closed"
+        else:
+            yield from _compare_turn(kept, shown, tuple(store.messages(turn=kept.n)))
+
+
+def _compare_turn(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Message, ...]) -> Iterator[str]:
+    if kept.state is not shown.state:
+        yield f"turn {kept.n} is {kept.state}, and {shown.state} by the record"
+        return
+    expected = shown.messages if shown.state is TurnState.ACCEPTED else ()
+    for mirrored, folded in zip_longest(messages, expected):
+        if mirrored == folded:
+            continue
+        if mirrored is None:
+            yield f"turn {kept.n} lacks the entry {folded.id}"
+        elif folded is None:
+            yield f"turn {kept.n} has the entry {mirrored.id}, which the record has not"
+        else:
+            yield f"turn {kept.n}: the entry {mirrored.id} has another content than the record"
+
+
+# ── making the store again ──
+
+
+def rebuild_session(root: RootPaths, key: str) -> None:
+    """Make the store of a session again from the record of its sittings. The old one is kept as `session.db.old`.
+
+    What is in no record is lost: a reset after the last sitting, and how that was opened. Raises InputError if there is
+    no such session, EvidenceError if its header is damaged, MachineError if another process holds it.
+    """
+    paths = find_session(root, key)
+    header = read_header(paths)
+    with hold_session_folder(paths):
+        draft = paths.store.with_name("session.db.new")
+        draft.unlink(missing_ok=True)
+        with open_store(draft) as store:
+            _refill(store, root, header)
+        for suffix in ("-wal", "-shm"):
+            paths.store.with_name(f"{paths.store.name}{suffix}").unlink(missing_ok=True)
+        if paths.store.exists():
+            paths.store.replace(paths.store.with_name("session.db.old"))
+        draft.replace(paths.store)
+
+
+def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None:
+    binding: Binding | None = None
+    most = _turns_by_session(header)
+    for ref, sitting in _find_sittings(root, header):
+        fold = fold_of(sitting)
+        store.begin_sitting(sitting)
+        for turn in turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold):
+            if store.next_turn() <= most[ref.session]:
+                store.settle(turn, sitting=sitting)
+        store.close_sitting(sitting)
+        store.write_setup(SessionSetup(history_after=ref.history_after))
+        if fold.thread is not None and not sitting.is_ephemeral and not sitting.is_foreign:
+            binding = binding_of(sitting, fold.thread)
+    if binding is not None:
+        store.bind(binding, revision=store.binding[1])
+
+
+def _turns_by_session(header: SessionHeader) -> dict[SessionKey, int]:
+    """Return how many of the first turns come from this session and from each that it was forked from."""
+    return {**{each.session: each.turns for each in header.ancestors}, header.id: sys.maxsize}
+
+
+def _find_sittings(root: RootPaths, header: SessionHeader) -> list[tuple[SittingRef, Sitting]]:
+    """Return the sittings of a session, and of those that it was forked from up to then, oldest first."""
+    most = _turns_by_session(header)
+    found: dict[int, tuple[SittingRef, Sitting]] = {}
+    for run in root.runs():
+        for paths in run.attempts():
+            try:
+                record = read_artifact(paths.attempt, AttemptRecord)
+            except EvidenceError:
+                continue
+            ref = record.sitting
+            if ref is not None and ref.first_turn <= most.get(ref.session, 0):
+                found[ref.n] = ref, _sitting_of(record, ref, paths, is_foreign=ref.session != header.id)
+    return [found[n] for n in sorted(found)]
+
+
+def _sitting_of(record: AttemptRecord, ref: SittingRef, paths: AttemptPaths, *, is_foreign: bool) -> Sitting:
+    return Sitting(
+        n=ref.n,
+        run_id=record.run_id,
+        attempt_id=record.attempt_id,
+        runtime_id=record.runtime_id,
+        began_at_ms=record.created_at_ms,
+        state=SittingState.OPEN,
+        is_import=ref.is_import,
+        tools=ref.tools,
+        process=_process_of(paths) if record.isolation is Isolation.SHARED else None,
+        is_foreign=is_foreign,
+    )
+
+
+def _process_of(paths: AttemptPaths) -> ProcessId | None:
+    """Return the process of a pool; None if the sitting was killed before that was written."""
+    try:
+        return read_artifact(paths.runner_ref, RunnerRef).process_id
+    except EvidenceError:
+        return None
