@@ -34,7 +34,6 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
             file, error = None, error or "the module put something else in its place"
     _, control = _import(import_module, request["missing"])
     return {
-        "nonce": request["nonce"],
         "file": file,
         "error": error,
         "has": [each for each in request["names"] if _has(module, each)],
