@@ -87,7 +87,7 @@ def test_a_conversation_goes_on_turn_by_turn_and_what_exec_cannot_do_is_refused_
 
     async def test() -> None:
         async with proctor.pool("codex_exec", evidence="disk", root=lab.root) as pool:
-            async with pool.session(script=written, is_persistent=True) as kept:
+            async with pool.session(script=written, id="kept") as kept:
                 assert [((await kept.say(text)).outcome, kept.answer) for text in ("First.", "Second.")] == [
                     (COMPLETED, "One."),
                     (COMPLETED, "Two."),
@@ -95,7 +95,7 @@ def test_a_conversation_goes_on_turn_by_turn_and_what_exec_cannot_do_is_refused_
                 with pytest.raises(RefusedError, match="cannot shorten its history") as refused:
                     await kept.compact()
                 assert refused.value.code == "runtime.capability"
-            async with pool.session(script=written, resume=kept.thread) as again:
+            async with pool.session(script=written, id="kept") as again:
                 assert ((await again.say("Third.")).outcome, again.thread) == (COMPLETED, kept.thread)
             async with pool.session(script=written) as fleeting:
                 await fleeting.say("First.")
@@ -108,7 +108,7 @@ def test_a_conversation_goes_on_turn_by_turn_and_what_exec_cannot_do_is_refused_
     bounded(test)
     usages = {
         tuple(each.tokens and each.tokens.total for each in usage.turns)
-        for file in (lab.root / "sessions").rglob(layout.REPORT)
+        for file in (lab.root / "runs").rglob(layout.REPORT)
         if (usage := msgspec.json.decode(file.read_bytes(), type=AttemptReport).metrics.usage) is not None
     }
     assert usages == {(100, 100), (100,)}

@@ -66,6 +66,10 @@ SESSION: list[tuple[dict[str, Any], str, str]] = [
     ({"secrets": "TENANT"}, "secrets", "a list of names of variables"),
     ({"secrets": [5]}, "secrets[0]", "names of variables"),
     ({"secrets": {"TENANT": 12345678}}, "secrets", "a mapping of strings to strings"),
+    ({"profile": "theirs"}, "profile", "fresh, mine"),
+    ({"id": 5}, "id", "a string or None"),
+    ({"thread": 5}, "thread", "a string or None"),
+    ({"ephemeral": "yes"}, "ephemeral", "True or False"),
 ]
 RUN: list[tuple[dict[str, Any], str, str]] = [
     ({"spec": 5}, "spec", "a path, a Campaign or a mapping"),
@@ -76,11 +80,6 @@ RUN: list[tuple[dict[str, Any], str, str]] = [
     ({"approval_deadline": None}, "approval_deadline", '"5m"'),
     ({"resume": 5}, "resume", "a string or None"),
     ({"allow_unjudgeable": "yes"}, "allow_unjudgeable", "True or False"),
-]
-POOL_ONLY: list[tuple[dict[str, Any], str, str]] = [
-    ({"is_persistent": "yes"}, "is_persistent", "True or False"),
-    ({"resume": 5}, "resume", "a string or None"),
-    ({"fork": 5}, "fork", "a string or None"),
 ]
 
 
@@ -116,7 +115,7 @@ def test_wrong_arguments_are_tested_for_every_parameter() -> None:
     tested: dict[Callable[..., Any], set[str]] = {
         proctor.session: {key for wrong, _, _ in SESSION for key in wrong},
         proctor.run: {key for wrong, _, _ in RUN for key in wrong},
-        proctor.Pool.session: {key for wrong, _, _ in (*SESSION, *POOL_ONLY) for key in wrong},
+        proctor.Pool.session: {key for wrong, _, _ in SESSION for key in wrong},
         proctor.pool: {key for wrong, _, _ in SESSION for key in wrong},
     }
     for function, keys in tested.items():
@@ -151,7 +150,10 @@ def test_wrong_arguments_of_an_open_session_are_refused_and_it_goes_on(tmp_path:
 
     async def talk() -> str | None:
         async with proctor.pool() as pool:
-            for wrong, key, expected in [*POOL_ONLY, ({"limits": {"turn": "5m"}}, "limits", "proctor.Limits")]:
+            for wrong, key, expected in [
+                ({"id": 5}, "id", "a string or None"),
+                ({"limits": {"turn": "5m"}}, "limits", "proctor.Limits"),
+            ]:
                 asked: dict[str, Any] = {"script": steps, **wrong}
                 ask = functools.partial(pool.session, **asked)
                 assert_refused(ask, function="session", key=key, expected=expected)

@@ -28,23 +28,23 @@ def test_a_history_is_the_same_after_turns_steering_an_interrupt_and_a_shortenin
 
     async def talk() -> None:
         async with proctor.pool(evidence="disk", root=tmp_path / "evidence") as pool:
-            async with pool.session(script=turns, is_persistent=True) as whole:
+            async with pool.session(script=turns, id="whole") as whole:
                 async for event in whole.say("First?"):
                     if isinstance(event, proctor.ToolBegan):
                         await whole.steer("Faster!")
                 await whole.say("Second?")
                 await whole.compact()
                 await whole.say("Third?")
-            async with pool.session(script=script(tmp_path, {"say": "Again."}), resume=whole.thread) as resumed:
+                await whole.fork("gone")
+            async with pool.session(script=script(tmp_path, {"say": "Again."}), id="whole") as resumed:
                 await resumed.say("And now?")
-            async with pool.session(script=asleep, is_persistent=True) as cut:
+            async with pool.session(script=asleep, id="cut") as cut:
                 async for event in cut.say("Sleep."):
                     if isinstance(event, proctor.ToolBegan):
                         break
                 await cut.interrupt()
-            async with pool.session(script=script(tmp_path, {"say": "x"}), fork=whole.thread) as gone:
+            async with pool.session(script=script(tmp_path, {"say": "x"}), id="gone") as gone:
                 await gone.say("Who?")
-            assert [_history(each) for each in (whole, resumed, cut)] == ["hydrated-verified"] * 3
-            assert _history(gone) == "live-only"
+            assert [_history(each) for each in (whole, resumed, cut, gone)] == ["hydrated-verified"] * 4
 
     bounded(talk)

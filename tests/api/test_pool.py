@@ -108,21 +108,23 @@ def test_the_agent_can_call_a_tool_of_the_callers(tmp_path: Path) -> None:
     bounded(test)
 
 
-def test_a_persistent_thread_is_resumed_on_the_same_process(tmp_path: Path) -> None:
+def test_session_with_an_id_continues_on_the_same_process(tmp_path: Path) -> None:
     first, second = script(tmp_path, {"say": "I am the first."}), script(tmp_path, {"say": "I remember."})
 
     async def test() -> None:
-        async with proctor.pool() as pool:
-            async with pool.session(script=first, is_persistent=True) as s:
+        async with proctor.pool(evidence="disk", root=tmp_path / "evidence") as pool:
+            async with pool.session(id="ada", script=first) as s:
                 await s.say("Who are you?")
                 thread = s.thread
-            async with pool.session(script=second, resume=thread, is_persistent=True) as again:
+            async with pool.session(id="ada", script=second) as again:
                 assert again.thread == thread
                 assert (await again.say("And now?")).outcome is proctor.Outcome.COMPLETED
                 assert again.answer == "I remember."
-            with pytest.raises(proctor.RefusedError):
-                async with pool.session(script=second, resume="00000000-0000-7000-8000-000000000000"):
-                    pass
+                assert [turn.n for turn in again.turns] == [1, 2]
+            gone = pool.session(id="gone", thread="00000000-0000-7000-8000-000000000000", script=second)
+            with pytest.raises(proctor.MachineError) as lost:
+                await gone.__aenter__()
+            assert lost.value.code == "session.thread-lost"
 
     bounded(test)
 

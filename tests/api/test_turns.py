@@ -13,6 +13,7 @@ from proctor.attempt.recheck import examine_run
 from proctor.evidence.layout import RootPaths
 from proctor.model import responses
 from proctor.model.wire import Pause, Reply, Text, Tokens
+from proctor.testing.journals import recorded_journals
 from tests.api.talk import bounded, kill_agents, script
 from tests.lab import report_of
 
@@ -167,26 +168,22 @@ def test_what_a_tool_of_ours_takes_is_not_charged_to_the_agent(tmp_path: Path) -
 
 
 @pytest.mark.requirement("runtime.codex-app-server")
-def test_a_thread_is_forked_with_its_history_and_takes_no_tools_then(tmp_path: Path) -> None:
+def test_session_in_a_pool_is_forked_with_its_history(tmp_path: Path) -> None:
     first, second = script(tmp_path, HELLO), script(tmp_path, {"say": "Forked."})
 
-    async def none(_: object) -> str:
-        return ""
-
     async def talk() -> None:
-        async with proctor.pool() as pool, pool.session(script=first, is_persistent=True) as s:
-            await s.say("Hello?")
-            assert s.thread is not None
-            async with pool.session(script=second, fork=s.thread) as other:
-                assert other.thread != s.thread
-                await other.say("And you?")
-                assert other.answer == "Forked."
-            tool = proctor.Tool(name="t", description="None.", schema={"type": "object"}, call=none)
-            with pytest.raises(proctor.InputError) as refused:
-                async with pool.session(script=second, fork=s.thread, tools=[tool]):
-                    pass
-            assert refused.value.code == "spec.unsupported"
-            with pytest.raises(proctor.InputError):
-                pool.session(script=second, fork=s.thread, resume=s.thread)
+        with recorded_journals() as journals:
+            async with (
+                proctor.pool(evidence="disk", root=tmp_path / "evidence") as pool,
+                pool.session(id="one", script=first) as s,
+            ):
+                await s.say("Hello?")
+                await s.fork("two")
+                async with pool.session(id="two", script=second) as other:
+                    assert other.thread != s.thread
+                    await other.say("And you?")
+                    assert other.answer == "Forked."
+        [request] = [row for row in journals[-1].rows if row.items]
+        assert [text for text in request.texts if text in ("Hello?", "And you?")] == ["Hello?", "And you?"]
 
     bounded(talk)

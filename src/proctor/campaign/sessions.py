@@ -164,7 +164,9 @@ class Sessions:
             process = await self._shared_process(candidate)
             tools = tools_digest(request.tools)
             decision = self._decide(kept, asked, runtime_id=runtime_id, tools=tools, process=process)
-            folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
+            # A process of a pool was started before, and sees only the folder with the workspaces of its run.
+            workspace = kept.home / "workspace" if process is None else self._agents.workspaces / f"of-{asked.key}"
+            folders = _make_folders(kept, runtime_id, workspace, has_home=process is None and not asked.is_ephemeral)
             n, first_turn = kept.store.next_sitting(), kept.store.next_turn()
             sitting = Sitting(
                 n=n,
@@ -195,7 +197,7 @@ class Sessions:
                     ),
                     decision=decision,
                     folders=folders,
-                    workspace=request.workspace or folders.folder / "workspace",
+                    workspace=request.workspace or workspace,
                 )
             finally:
                 # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
@@ -329,12 +331,12 @@ class Sessions:
         return RootPaths(self._root).run(self._run_id)
 
 
-def _make_folders(kept: KeptSession, runtime_id: RuntimeId, *, has_home: bool) -> KeptFolders:
-    """Create the folders of a session: a home for each runtime, and a workspace if the caller has none."""
+def _make_folders(kept: KeptSession, runtime_id: RuntimeId, workspace: Path, *, has_home: bool) -> KeptFolders:
+    """Create the folders of a session: a home for each runtime, and the workspace."""
     folder = kept.home
     home = folder / "homes" / runtime_id if has_home else None
     try:
-        for each in (folder, folder / "homes", folder / "workspace", *([] if home is None else [home])):
+        for each in (folder, folder / "homes", workspace, *([] if home is None else [home])):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise disk_error(error, path=folder) from error
