@@ -9,8 +9,10 @@ import pytest
 from proctor.campaign.watch import CampaignWatcher
 from proctor.event.model import Event, ToolBegan
 from proctor.event.outcome import Outcome
+from proctor.event.row import SessionRefusal, StepTaken
+from proctor.event.supervisor_events import decode_supervisor_row
 from proctor.ids import AttemptId
-from tests.lab import Lab, mission, processes_with, report_of, say_done
+from tests.lab import Lab, mission, processes_with, report_of, rows_of, say_done
 
 pytestmark = pytest.mark.real_agent
 
@@ -37,8 +39,12 @@ def test_a_killed_agent_is_a_crash_and_the_next_attempt_gets_another(lab: Lab) -
     nap = f"307.{os.getpid()}"
     missions = [mission("first", {"run": f"sleep {nap}"}, say_done()), mission("second", say_done("alive"))]
     lab.run(lab.write_spec(missions, schedule={"parallel": 1}), watcher=KillsTheAgent(nap))
-    reports = {name.partition(".")[0]: report_of(paths) for name, paths in lab.attempts().items()}
+    attempts = {name.partition(".")[0]: paths for name, paths in lab.attempts().items()}
+    reports = {name: report_of(paths) for name, paths in attempts.items()}
     assert (reports["first"].outcome, reports["first"].code) == (Outcome.CRASHED, "peer.killed")
+    seen = [decode_supervisor_row(row) for row in rows_of(attempts["first"]) if row.dir == "self"]
+    assert "hangup" in [row.step for row in seen if isinstance(row, StepTaken)]
+    assert not any(isinstance(row, SessionRefusal) for row in seen), "the agent took the prompt"
     assert reports["second"].outcome is Outcome.COMPLETED
     assert processes_with(nap) == []
     lab.assert_all_evidence_is_valid()

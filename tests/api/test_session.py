@@ -213,7 +213,8 @@ def test_words_can_be_put_into_a_running_turn(tmp_path: Path) -> None:
 @pytest.mark.requirement("surface.embed")
 def test_the_clocks_run_in_a_conversation_too(tmp_path: Path) -> None:
     steps = script(tmp_path, {"run": (command := nap())}, HELLO)
-    limits = proctor.Limits(attempt="6s", turn="1s", stall="30s")
+    # Between turns, the agent is silent for longer than a stall takes.
+    limits = proctor.Limits(attempt="6s", turn="1s", stall="2s")
 
     async def talk() -> None:
         async with proctor.session(script=steps, limits=limits) as s:

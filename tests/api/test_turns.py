@@ -44,6 +44,7 @@ def test_a_turn_that_nobody_was_left_to_take_is_not_taken_for_the_one_before(tmp
     [paths] = run.attempts()
     assert report_of(paths).outcome is proctor.Outcome.CRASHED
     assert '"text":"Are you there?"' in paths.frames.read_text(), "what was asked is on record"
+    assert '"step":"hangup"' in paths.frames.read_text(), "the agent refused nothing"
 
 
 @asynccontextmanager
