@@ -1,0 +1,266 @@
+"""Check what a context engine assembled, before anything of it is projected. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from proctor import decoding
+from proctor.context.budget import Budget, TokenRatio, estimate_tokens, message_bytes
+from proctor.context.payload import utf8_bytes
+from proctor.context.reference import Reference, reference_bytes
+from proctor.event.message import CallPart, Message, Part, ResultPart
+from proctor.ids import EntryId
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""The most that an engine may assemble. Codex takes a second for as much."""
+
+MOST_LEVELS: Final = 64
+MOST_VALUES: Final = 100_000
+"""The deepest level, and the most values at all levels, of a tool's input."""
+
+_PARTS: Final = get_args(Part)
+_PART_NAMES: Final = ", ".join(part.__name__ for part in _PARTS)
+
+AssemblyFault = Literal[
+    "wrong-shape",
+    "unknown-part",
+    "repeated",
+    "unknown-entry",
+    "altered",
+    "call-without-result",
+    "result-without-call",
+    "over-budget",
+    "too-large",
+]
+
+
+class AssemblyFinding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Something wrong in what an engine assembled. The policy of the session decides what follows."""
+
+    fault: AssemblyFault
+    """What kind of fault it is."""
+
+    message: str | None
+    """Id of the message; None if the fault is not in one message, or the message has no id."""
+
+    what: str
+    """What is wrong, with the id of the message, and what the author of the engine should do."""
+
+
+def check_assembled(
+    messages: object,
+    *,
+    system_addition: object = None,
+    references: object = (),
+    history: Sequence[Message],
+    prompt_id: EntryId,
+    budget: Budget,
+    ratio: TokenRatio,
+    most_bytes: int = MOST_BYTES,
+) -> tuple[AssemblyFinding, ...]:
+    """Return what is wrong with an engine's result; nothing if it can be projected.
+
+    `history` is the session's own copy of the messages that the engine was given: if the engine changed its input, the
+    difference is a finding. The shape is checked first, then the size, then the rest; each only if nothing was found
+    before.
+
+    >>> from proctor.context.budget import ASSUMED_RATIO, budget_for
+    >>> budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
+    >>> check = {"history": (), "prompt_id": EntryId("r/a#9"), "budget": budget, "ratio": ASSUMED_RATIO}
+    >>> check_assembled([], **check)
+    ()
+    >>> check_assembled({"messages": []}, **check)[0].what
+    '`messages` is a dict: return a list or tuple of Message'
+    """
+    findings = tuple(_wrong_shapes(messages, system_addition, references))
+    if findings:
+        return findings
+    assembled = _Assembled(
+        messages=tuple(_items_of(messages, Message)),
+        references=tuple(_items_of(references, Reference)),
+        addition=system_addition if isinstance(system_addition, str) else "",
+    )
+    return tuple(_too_large(assembled, most_bytes=most_bytes)) or (
+        *_wrong_ids(assembled.messages, history=history, prompt_id=prompt_id),
+        *_unpaired(assembled.messages, history=history),
+        *_over_budget(assembled, budget=budget, ratio=ratio),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assembled:
+    """What the engine returned, with its types checked."""
+
+    messages: tuple[Message, ...]
+    references: tuple[Reference, ...]
+    addition: str
+
+
+def _items_of(values: object, type_: type[Any]) -> Iterator[Any]:
+    yield from (value for value in values if isinstance(value, type_)) if isinstance(values, list | tuple) else ()
+
+
+def _wrong_shapes(messages: object, addition: object, references: object) -> Iterator[AssemblyFinding]:
+    if not isinstance(addition, str | None):
+        yield _shape(None, f"`system_addition` is a {_name(addition)}: return a text or None")
+    yield from _wrong_items("references", references, Reference)
+    yield from _wrong_items("messages", messages, Message)
+
+
+def _wrong_items(name: str, values: object, type_: type[Message | Reference]) -> Iterator[AssemblyFinding]:
+    if not isinstance(values, list | tuple):
+        yield _shape(None, f"`{name}` is a {_name(values)}: return a list or tuple of {type_.__name__}")
+        return
+    for at, value in enumerate(values):
+        if type(value) is not type_:
+            yield _shape(None, f"`{name}[{at}]` is a {_name(value)}: return a {type_.__name__}")
+        elif isinstance(value, Message) and type(value.part) not in _PARTS:
+            what = f"message {value.id}: its part is a {_name(value.part)}: use one of {_PART_NAMES}"
+            yield AssemblyFinding(fault="unknown-part", message=_text_or_none(value.id), what=what)
+        elif (problem := _type_problem(value, type_)) is not None:
+            id_ = _text_or_none(value.id)
+            where = f"`{name}[{at}]`" if id_ is None else f"{type_.__name__.lower()} {id_}"
+            yield _shape(id_, f"{where}: {problem}: give every field a value of its type")
+
+
+def _type_problem(value: Message | Reference, type_: type[Message | Reference]) -> str | None:
+    """Return which field has a wrong type; None if all are right. Constructing a struct checks no types."""
+    if isinstance(value, Message) and isinstance(value.part, CallPart) and not _is_json(value.part.input):
+        return f"`part.input` is not a JSON value of at most {MOST_LEVELS} levels and {MOST_VALUES} values"
+    try:
+        decoding.convert(msgspec.to_builtins(value), type_)
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _is_json(value: object) -> bool:
+    """Return whether it is a bounded JSON value. The bounds also end at objects that contain themselves."""
+    open_values = [(value, 0)]
+    for _ in range(MOST_VALUES):
+        if not open_values:
+            return True
+        one, level = open_values.pop()
+        if level > MOST_LEVELS:
+            return False
+        match one:
+            case None | bool() | int() | str():
+                pass
+            case float() if isfinite(one):
+                pass
+            case list():
+                open_values += ((each, level + 1) for each in one)
+            case dict() if all(isinstance(key, str) for key in one):
+                open_values += ((each, level + 1) for each in one.values())
+            case _:
+                return False
+    return False
+
+
+def _too_large(assembled: _Assembled, *, most_bytes: int) -> Iterator[AssemblyFinding]:
+    total = _size_bytes(assembled)
+    if total > most_bytes:
+        yield AssemblyFinding(
+            fault="too-large",
+            message=_largest(assembled.messages),
+            what=f"{total} bytes were assembled, and at most {most_bytes} are accepted{_largest_hint(assembled)}:"
+            " return fewer messages, or summaries of them",
+        )
+
+
+def _over_budget(assembled: _Assembled, *, budget: Budget, ratio: TokenRatio) -> Iterator[AssemblyFinding]:
+    estimate = estimate_tokens(_size_bytes(assembled), ratio=ratio)
+    if estimate.tokens > budget.history:
+        yield AssemblyFinding(
+            fault="over-budget",
+            message=_largest(assembled.messages),
+            what=f"about {estimate.tokens} tokens were assembled ({estimate.bytes_per_token:.2f} bytes per token,"
+            f" {estimate.source}), and the budget is {budget.history}{_largest_hint(assembled)}:"
+            " return at most `ctx.budget.history` tokens",
+        )
+
+
+def _size_bytes(assembled: _Assembled) -> int:
+    return (
+        sum(map(message_bytes, assembled.messages))
+        + sum(map(reference_bytes, assembled.references))
+        + utf8_bytes(assembled.addition)
+    )
+
+
+def _largest(messages: Sequence[Message]) -> str | None:
+    return max(messages, key=message_bytes).id if messages else None
+
+
+def _largest_hint(assembled: _Assembled) -> str:
+    largest = _largest(assembled.messages)
+    return "" if largest is None else f" (the largest message is {largest})"
+
+
+def _wrong_ids(
+    messages: Sequence[Message], *, history: Sequence[Message], prompt_id: EntryId
+) -> Iterator[AssemblyFinding]:
+    entries = {message.id: message for message in history}
+    for id_, count in Counter(message.id for message in messages).items():
+        if count > 1:
+            what = f"message {id_} was assembled {count} times: return each message once"
+            yield AssemblyFinding(fault="repeated", message=id_, what=what)
+    for message in messages:
+        entry = entries.get(message.id)
+        if entry is None and "#" in message.id and message.id != prompt_id:
+            what = f"message {message.id} is not in the history: give a message that you make an id without `#`"
+            yield AssemblyFinding(fault="unknown-entry", message=message.id, what=what)
+        elif entry is not None and entry != message:
+            what = (
+                f"message {message.id} differs from the entry with this id: return entries unchanged, replace them with"
+                " `ctx.rewrite`, or return a SummaryPart that names them as sources"
+            )
+            yield AssemblyFinding(fault="altered", message=message.id, what=what)
+
+
+def _unpaired(messages: Sequence[Message], *, history: Sequence[Message]) -> Iterator[AssemblyFinding]:
+    """Yield the calls and results whose other half is missing, or comes too early, unless it is not in the history
+    either: the call of an interrupted turn has no result."""
+    results = _results(messages)
+    history_results = _results(history)
+    history_ids = {message.id for message in history}
+    calls: set[EntryId] = set()
+    for message in messages:
+        if isinstance(message.part, CallPart):
+            calls.add(message.id)
+        match message.part:
+            case CallPart() if message.id not in results:
+                has_result = message.id in history_results
+                if has_result or message.id not in history_ids:
+                    where = f"message {history_results[message.id]}" if has_result else "a message with a ResultPart"
+                    what = f"message {message.id} is a tool call without its result: return {where} too, or neither"
+                    yield AssemblyFinding(fault="call-without-result", message=message.id, what=what)
+            case ResultPart(call=call) if call not in calls and (call in history_ids or message.id not in history_ids):
+                what = (
+                    f"message {message.id} is a tool result without its call: return message {call} before it, or"
+                    " neither"
+                )
+                yield AssemblyFinding(fault="result-without-call", message=message.id, what=what)
+            case _:
+                pass
+
+
+def _results(messages: Sequence[Message]) -> Mapping[EntryId, EntryId]:
+    """Return the id of each call's result by the id of the call."""
+    return {message.part.call: message.id for message in messages if isinstance(message.part, ResultPart)}
+
+
+def _shape(id_: str | None, what: str) -> AssemblyFinding:
+    return AssemblyFinding(fault="wrong-shape", message=id_, what=what)
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _name(value: object) -> str:
+    return "NoneType" if value is None else type(value).__name__
