@@ -148,12 +148,14 @@ def test_async_callbacks_of_every_kind_are_accepted() -> None:
 def test_wrong_arguments_of_an_open_session_are_refused_and_it_goes_on(tmp_path: Path) -> None:
     steps = script(tmp_path, {"say": "Hello."})
 
+    wrong_arguments: list[tuple[dict[str, Any], str, str]] = [
+        ({"id": 5}, "id", "a string or None"),
+        ({"limits": {"turn": "5m"}}, "limits", "proctor.Limits"),
+    ]
+
     async def talk() -> str | None:
         async with proctor.pool() as pool:
-            for wrong, key, expected in [
-                ({"id": 5}, "id", "a string or None"),
-                ({"limits": {"turn": "5m"}}, "limits", "proctor.Limits"),
-            ]:
+            for wrong, key, expected in wrong_arguments:
                 asked: dict[str, Any] = {"script": steps, **wrong}
                 ask = functools.partial(pool.session, **asked)
                 assert_refused(ask, function="session", key=key, expected=expected)

@@ -166,10 +166,8 @@ def test_what_is_being_run_or_let_go_of_is_not_signed(
 def test_a_conversation_that_goes_on_is_not_signed(quickstart: Quickstart, old: RootPaths, ada: Path) -> None:
     shutil.rmtree(campaign_of(old).folder)
     run = run_of(old)
-    (old.folder / "sessions").mkdir()
-    session = run.rename(old.folder / "sessions" / run.name)
     with open_scratch(RunId(run.name), is_kept=False):
-        said = ask(quickstart.lab, "sign", str(session), "--key", str(ada), "--json")
+        said = ask(quickstart.lab, "sign", str(run), "--key", str(ada), "--json")
     assert (said.code, json.loads(said.stdout)["error"]["code"]) == (3, "machine.locked")
     assert list(old.folder.rglob("*.sig")) == []
 

@@ -138,7 +138,7 @@ def test_a_run_that_a_kept_campaign_cites_stays(root: RootPaths) -> None:
 
 
 def test_runs_of_no_campaign_and_sessions_have_their_own_age(root: RootPaths) -> None:
-    for kind, name, days in (("runs", "lost", 40), ("runs", "recent", 1), ("sessions", "talk", 40)):
+    for kind, name, days in (("runs", "lost", 40), ("runs", "recent", 1), ("runs", "talk", 40)):
         (root.folder / kind / name / "attempts" / "a").mkdir(parents=True)
         aged(days, root.folder / kind / name)
     with open_scratch(RunId("talk"), is_kept=False):
@@ -209,7 +209,7 @@ def test_what_a_killed_one_had_begun_is_finished_by_the_next(root: RootPaths, mo
 def test_what_gets_a_reason_to_stay_at_the_last_moment_stays(root: RootPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("pinned", "running", "ran", "signed", "named")
     campaigns = {name: evidence(root, name, days=40) for name in names}
-    for kind, name in (("runs", "lone-signed"), ("runs", "lone-named"), ("sessions", "talk"), ("sessions", "over")):
+    for kind, name in (("runs", "lone-signed"), ("runs", "lone-named"), ("runs", "talk"), ("runs", "over")):
         (root.folder / kind / name / "attempts" / "a").mkdir(parents=True)
         aged(40, root.folder / kind / name)
     units = list(find_units(root, now_ms=NOW_MS))
@@ -243,7 +243,7 @@ def test_what_gets_a_reason_to_stay_at_the_last_moment_stays(root: RootPaths, mo
         "talk": (False, "running"),
         "over": (True, "too old"),
     }
-    assert there(root) == [each for each in before if each != "sessions/over"]
+    assert there(root) == [each for each in before if each != "runs/over"]
 
 
 @pytest.mark.requirement("ops.gc")

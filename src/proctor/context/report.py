@@ -1,4 +1,4 @@
-"""What a reader sees of the sessions under an evidence root, whoever holds them."""
+"""What a reader sees of the sessions under an evidence root, held or not."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settings: SessionSettings | None
     """How the last sitting was opened. Null before the first."""
     binding: Binding | None
-    """The native thread. Null if there is none."""
+    """The native thread. Null without one."""
     home: str
     """Folder with the agents' homes and the workspace of the session. It is not evidence, and not redacted."""
     has_home: bool
@@ -99,7 +99,7 @@ def list_sessions(root: RootPaths) -> tuple[SessionSummary, ...]:
 
 
 def report_session(root: RootPaths, key: str) -> SessionReport:
-    """Return a session with its turns. Raises InputError if there is none, EvidenceError if it is damaged."""
+    """Return a session with its turns. Raises InputError if it does not exist, EvidenceError if it is damaged."""
     paths = find_session(root, key)
     header = read_header(paths)
     home = session_home(header)

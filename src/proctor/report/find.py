@@ -72,7 +72,7 @@ def _classify(folder: Path) -> Place | None:
     parent = folder.absolute().parent.name
     if parent == "attempts" or any(os.path.lexists(folder / name) for name in (ATTEMPT, SEAL)):
         return AttemptPaths(folder)
-    if parent in ("runs", "sessions") or (folder / "attempts").is_dir():
+    if parent == "runs" or (folder / "attempts").is_dir():
         return RunPaths(folder)
     if parent == "campaigns" or (folder / "ledger.db").exists():
         return CampaignPaths(folder)

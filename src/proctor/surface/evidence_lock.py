@@ -59,7 +59,7 @@ def _lock_run(run: RunPaths) -> Iterator[None]:
     with ExitStack() as stack:
         for campaign in campaigns:
             stack.enter_context(still_campaign(campaign))
-        if not campaigns and run.folder.parent.name in ("runs", "sessions"):
+        if not campaigns and run.folder.parent.name == "runs":
             stack.enter_context(_lock_orphan(name))
         yield
 
