@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import re2  # type: ignore[import-untyped]
-
 
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern to an object with `search` and `fullmatch`. Raises ValueError if it is invalid.
@@ -14,6 +12,9 @@ def compile_pattern(pattern: str) -> Any:
     Traceback (most recent call last):
     ValueError: missing ): (
     """
+    # Imported when used: commands that only read evidence compile no pattern.
+    import re2  # type: ignore[import-untyped]
+
     options = re2.Options()
     options.log_errors = False  # RE2 would print to stderr
     try:
