@@ -318,14 +318,21 @@ class Agents:
 
     @contextmanager
     def playing(
-        self, attempt: AttemptId, script: Script | None, flow: ResolvedFlow, candidate: Candidate
+        self,
+        attempt: AttemptId,
+        script: Script | None,
+        flow: ResolvedFlow,
+        candidate: Candidate,
+        *,
+        ids_from: str | None = None,
     ) -> Iterator[ModelChoice]:
-        """Serve the script to this attempt, if its model is scripted."""
+        """Serve the script to this attempt, if its model is scripted. `ids_from` as in `ScriptedModel.play`."""
         if self.stage is None or script is None or not flow.model.is_scripted:
             yield self._model(flow, candidate, None)
             return
         try:
-            yield self._model(flow, candidate, self.stage.play(attempt, script, runtime_id=candidate.runtime_id))
+            url = self.stage.play(attempt, script, runtime_id=candidate.runtime_id, ids_from=ids_from)
+            yield self._model(flow, candidate, url)
         finally:
             self.stage.forget(attempt)
 

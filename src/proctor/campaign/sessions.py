@@ -255,7 +255,9 @@ class Sessions:
         decision = None if sitting is None else sitting.decision
         kept = None if sitting is None else sitting.folders
         place = self._agents.place(self._flow, candidate, self._hosts, kept=kept)
-        with self._agents.playing(attempt, script, flow, candidate) as model:
+        # The thread may hold replies of an earlier sitting, whose attempt id is the same in another run.
+        ids_from = None if sitting is None else f"{self._run_id}/{attempt}"
+        with self._agents.playing(attempt, script, flow, candidate, ids_from=ids_from) as model:
             ask = AttemptRequest(
                 attempt_id=attempt,
                 n=1,

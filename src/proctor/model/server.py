@@ -45,16 +45,20 @@ class ScriptedModel:
         self._text_bytes = text_bytes
         self._recorder = recorder
 
-    def play(self, key: str, script: Script, *, runtime_id: RuntimeId | None = None) -> str:
+    def play(
+        self, key: str, script: Script, *, runtime_id: RuntimeId | None = None, ids_from: str | None = None
+    ) -> str:
         """Start a script at its first step and return the base URL for the agent, which holds a new token.
 
         Without the token the script cannot be read or advanced. The dialect of the runtime is tried before all others.
-        Raises ValueError if the key has characters other than letters, digits, `.`, `_`, `~` and `-`.
+        Ids of replies and calls are derived from `ids_from`, or else from the key: two scripts that one thread gets
+        need different ones. Raises ValueError if the key has characters other than letters, digits, `.`, `_`, `~` and
+        `-`.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"the key cannot be part of a URL: {key!r}")
         self._exchange.forget(key)
-        player = Player(key, script, dialects=order_for(runtime_id, self._dialects))
+        player = Player(ids_from or key, script, dialects=order_for(runtime_id, self._dialects))
         token = MODEL_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         journal = Journal(key, text_bytes=self._text_bytes)
         if self._recorder is not None:
