@@ -70,8 +70,23 @@ def reasoning(item: wire.Item) -> str:
 def _output(item: wire.Item) -> str | None:
     if item.aggregated_output is not None:
         return item.aggregated_output
+    if (said := _text_only(item.content_items)) is not None:
+        return said
     spoken = next((part for part in (item.error, item.result, item.content_items) if part is not None), None)
     return None if spoken is None else msgspec.json.encode(spoken).decode()
+
+
+def _text_only(content: Any) -> str | None:
+    """Return the result of a caller's tool, which is one text. None if it is anything else.
+
+    >>> _text_only([{"type": "inputText", "text": "7"}])
+    '7'
+    """
+    match content:
+        case [{"type": "inputText", "text": str(text)}]:
+            return text
+        case _:
+            return None
 
 
 def kept_items(page: wire.TurnsPage) -> Iterator[HistoryItem]:
