@@ -145,7 +145,8 @@ class Sessions:
                     is_open = True
                     yield live
             except RefusedError as error:
-                if not is_open and sitting.decision.how != "start":
+                # Any other code is about something that the runtime cannot do for any thread.
+                if not is_open and sitting.decision.how != "start" and error.code == "peer.refused":
                     what = f"{candidate.runtime_id} cannot continue the thread {sitting.decision.thread}: {error.what}"
                     raise MachineError("session.thread-lost", what) from error
                 raise
@@ -229,6 +230,11 @@ class Sessions:
             if binding is not None or kept.has_history:
                 what = f"the session {asked.key} has a thread or a history already"
                 raise InputError("spec.unsupported", what, file="session", key="thread")
+            if tools != tools_digest(()):
+                what = (
+                    "a thread that the agent keeps already has the tools that it was started with, and takes no others"
+                )
+                raise InputError("spec.unsupported", what, file="session", key="tools")
             return ThreadDecision(how="resume", reason=ThreadReason.SAME, thread=asked.adopted)
         decision = decide_thread(binding, runtime_id=runtime_id, tools=tools, process=process)
         if decision.how == "start" and kept.has_history:

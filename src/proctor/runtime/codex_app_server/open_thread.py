@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from proctor.errors import InputError
 from proctor.runtime.base import SessionRequest
 from proctor.runtime.codex.home import PROVIDER, thread_settings
 from proctor.runtime.codex_app_server.tools import tool_definitions
 
 
 def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
-    """Return the method and its parameters. Raises InputError if tools are offered to an existing thread."""
+    """Return the method and its parameters.
+
+    An existing thread keeps the tools that it was started with, and Codex ignores others. So they are not sent again:
+    the caller resumes or forks a thread with the same tools only.
+    """
     params = thread_params(request)
     existing_thread = {
         # Otherwise the reply contains all turns. They are read page by page instead.
@@ -17,9 +20,6 @@ def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
         # Otherwise the temporary folder of the previous session stays writable (seen with 0.163).
         "runtimeWorkspaceRoots": [str(request.workspace), str(request.tmp)],
     }
-    if request.tools and (request.resume or request.fork) is not None:
-        # Codex would accept the tools and not offer them.
-        raise InputError("spec.unsupported", "Codex takes tools only for a new thread, not for `resume` or `fork`")
     if request.resume is not None:
         del params["ephemeral"]
         return "thread/resume", {**params, **existing_thread, "threadId": request.resume}
