@@ -371,7 +371,8 @@ class Pool:
     ) -> AbstractAsyncContextManager[Session]:
         """Open a conversation like `proctor.session`, but on the shared process, where full access is not allowed.
 
-        A session with an `id` needs a pool with `evidence="disk"`. Its native thread lives as long as that process.
+        A session with an `id` needs a pool with `evidence="disk"`. Its native thread lives as long as that process, and
+        so does its workspace if `workspace` names none.
         """
         given = dict(locals())
         del given["self"]

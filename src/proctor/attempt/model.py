@@ -20,7 +20,7 @@ from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
 from proctor.fact import Fact
-from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId
+from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId, TurnId
 from proctor.plan.model import Limits, ResolvedFlow, Trial
 from proctor.probe.kind import HiddenFiles
 from proctor.probe.model import require
@@ -141,6 +141,8 @@ class AttemptRequest:
     """Thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None
     """Thread whose history a new thread starts with."""
+    fork_through: TurnId | None = None
+    """The last turn of the forked thread that the new one gets. None for all."""
     stop: anyio.Event = field(default_factory=anyio.Event)
     """Set to stop the attempt. It is then recorded as cancelled and sealed."""
     stop_cause: Callable[[], CancelRequested] = lambda: ASKED_TO_STOP

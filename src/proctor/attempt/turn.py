@@ -78,6 +78,7 @@ def _session_request(supervision: Supervision) -> SessionRequest:
         is_persistent=request.is_persistent,
         resume=request.resume,
         fork=request.fork,
+        fork_through=request.fork_through,
         contain=request.flow.contain,
         hidden=request.hidden_from_agent,
         visible=request.visible_to_agent,

@@ -1,5 +1,6 @@
 """Conversations on warm agent processes: the checks, processes and records that they share."""
 
+import dataclasses
 import secrets as chance
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -26,9 +27,10 @@ from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
 from proctor.context.binding import ThreadDecision, ThreadReason, decide_thread
 from proctor.context.keeper import SessionKeeper
-from proctor.context.kept_session import KeptSession, open_kept_session, tools_digest
+from proctor.context.kept_session import AGENT_HOMES, KeptSession, open_kept_session, tools_digest
 from proctor.context.model import SessionSettings, Sitting, SittingState
-from proctor.errors import InputError, MachineError, ProctorError, RefusedError, disk_error
+from proctor.context.store import read_store
+from proctor.errors import EvidenceError, InputError, MachineError, ProctorError, RefusedError, disk_error
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import SittingRef
 from proctor.evidence.layout import RootPaths, RunPaths
@@ -132,24 +134,30 @@ class Sessions:
             raise InputError("session.over", "the pool is closed")
         self._keep_evidence_out_of(request.workspace)
         candidate = await self._agents.choose(self._flow, self._hosts)
-        number = next(self._numbers)
-        attempt = AttemptId(f"session-{number}.1")
         if request.kept is None:
-            async with self._converse(request, candidate, attempt, None) as live:
+            async with self._converse(request, candidate, self._next_attempt(), None) as live:
                 yield live
             return
-        async with self._open_sitting(request, request.kept, candidate, attempt) as sitting:
-            is_open = False
-            try:
-                async with self._converse(request, candidate, attempt, sitting) as live:
-                    is_open = True
-                    yield live
-            except RefusedError as error:
-                # Any other code is about something that the runtime cannot do for any thread.
-                if not is_open and sitting.decision.how != "start" and error.code == "peer.refused":
-                    what = f"{candidate.runtime_id} cannot continue the thread {sitting.decision.thread}: {error.what}"
-                    raise MachineError("session.thread-lost", what) from error
-                raise
+        is_open = is_forgotten = False
+        while not is_open:
+            attempt = self._next_attempt()
+            async with self._open_sitting(request, request.kept, candidate, attempt) as sitting:
+                try:
+                    async with self._converse(request, candidate, attempt, sitting) as live:
+                        is_open = True
+                        yield live
+                except RefusedError as error:
+                    # Any other code is about something that the runtime cannot do for any thread.
+                    if is_open or sitting.decision.how == "start" or error.code != "peer.refused":
+                        raise
+                    if request.kept.adopted is not None or sitting.kept.has_history or is_forgotten:
+                        raise _lost(candidate.runtime_id, sitting.decision, error) from error
+                    # Nothing was said in it, and agents store some threads only with their first turn.
+                    sitting.kept.forget_thread()
+                    is_forgotten = True
+
+    def _next_attempt(self) -> AttemptId:
+        return AttemptId(f"session-{next(self._numbers)}.1")
 
     @asynccontextmanager
     async def _open_sitting(
@@ -165,9 +173,8 @@ class Sessions:
             process = await self._shared_process(candidate)
             tools = tools_digest(request.tools)
             decision = self._decide(kept, asked, runtime_id=runtime_id, tools=tools, process=process)
-            # A process of a pool was started before, and sees only the folder with the workspaces of its run.
-            workspace = kept.home / "workspace" if process is None else self._agents.workspaces / f"of-{asked.key}"
-            folders = _make_folders(kept, runtime_id, workspace, has_home=process is None and not asked.is_ephemeral)
+            kept.pool_workspaces = None if process is None else self._agents.workspaces
+            folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
             n, first_turn = kept.store.next_sitting(), kept.store.next_turn()
             sitting = Sitting(
                 n=n,
@@ -198,7 +205,7 @@ class Sessions:
                     ),
                     decision=decision,
                     folders=folders,
-                    workspace=request.workspace or workspace,
+                    workspace=request.workspace or kept.workspace,
                 )
             finally:
                 # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
@@ -241,7 +248,20 @@ class Sessions:
             where = "" if binding is None else f", which is on {binding.runtime_id}"
             what = f"the session {asked.key} cannot continue its thread{where}: {decision.reason}"
             raise MachineError("session.thread-lost", what)
+        if binding is not None and decision.how == "fork" and self._is_origin_continued(kept):
+            decision = dataclasses.replace(decision, through=binding.last_turn)
         return decision
+
+    def _is_origin_continued(self, kept: KeptSession) -> bool:
+        """Return whether a session that this one was forked from may have continued the thread since."""
+        for origin in kept.header.ancestors:
+            try:
+                with read_store(RootPaths(self._root).session(origin.session).store) as store:
+                    if store.next_turn() - 1 > origin.turns:
+                        return True
+            except (EvidenceError, MachineError):
+                return True  # it was deleted, or cannot be read
+        return False
 
     @asynccontextmanager
     async def _converse(
@@ -303,6 +323,7 @@ class Sessions:
                 is_persistent=sitting is not None,
                 resume=decision.thread if decision is not None and decision.how == "resume" else None,
                 fork=decision.thread if decision is not None and decision.how == "fork" else None,
+                fork_through=None if decision is None else decision.through,
             )
             live = None
             try:
@@ -339,12 +360,18 @@ class Sessions:
         return RootPaths(self._root).run(self._run_id)
 
 
-def _make_folders(kept: KeptSession, runtime_id: RuntimeId, workspace: Path, *, has_home: bool) -> KeptFolders:
-    """Create the folders of a session: a home for each runtime, and the workspace."""
+def _lost(runtime_id: RuntimeId, decision: ThreadDecision, error: RefusedError) -> MachineError:
+    what = f"{runtime_id} cannot continue the thread {decision.thread}: {error.what}"
+    return MachineError("session.thread-lost", what)
+
+
+def _make_folders(kept: KeptSession, runtime_id: RuntimeId, *, has_home: bool) -> KeptFolders:
+    """Create the folders of a session: a home for each runtime, and a workspace if the caller has none."""
     folder = kept.home
-    home = folder / "homes" / runtime_id if has_home else None
+    homes = folder / AGENT_HOMES
+    home = homes / runtime_id if has_home else None
     try:
-        for each in (folder, folder / "homes", workspace, *([] if home is None else [home])):
+        for each in (folder, homes, kept.workspace, *([] if home is None else [home])):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise disk_error(error, path=folder) from error

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from proctor.context.model import Binding
-from proctor.ids import ProcessId, RuntimeId, ThreadId
+from proctor.ids import ProcessId, RuntimeId, ThreadId, TurnId
 
 
 class ThreadReason(StrEnum):
@@ -33,6 +33,8 @@ class ThreadDecision:
     reason: ThreadReason
     thread: ThreadId | None = None
     """The thread to continue or to fork. None to start one."""
+    through: TurnId | None = None
+    """Of a fork: the last turn that it gets. None for all, if the thread was not continued since."""
 
 
 def decide_thread(

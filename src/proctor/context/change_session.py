@@ -1,7 +1,9 @@
 """Reset, fork and delete a session that is not open."""
 
+import fnmatch
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from msgspec.structs import replace
 
 from proctor.clock import Clock
 from proctor.context.kept_session import (
+    AGENT_HOMES,
     KeptSession,
     create_header,
     find_session,
@@ -22,8 +25,10 @@ from proctor.context.kept_session import (
 from proctor.context.model import Ancestor, Sitting
 from proctor.context.store import open_store, read_store, refusing_damage
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
+from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import RootPaths
-from proctor.ids import SessionKey
+from proctor.ids import RuntimeId, SessionKey
+from proctor.runtime.registry import runtime_by_id
 from proctor.workspace.remove import remove
 
 
@@ -58,13 +63,18 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
     paths = session_paths(kept.root, new_key)
     if paths.folder.exists():
         raise InputError("session.exists", f"there is a session {new_key!r} already", key="id")
-    paths.create()
+    make_folder(paths.folder)  # fails if another process has just created it
+    created = [paths.folder]
     try:
         with hold_session_folder(paths), refusing_damage(paths.store):
             kept.store.copy_to(paths.store)
             source = Ancestor(session=kept.header.id, turns=kept.store.next_turn() - 1)
             header = create_header(paths, clock=clock, ancestors=(*kept.header.ancestors, source))
+            created.append(session_home(header))
             _copy_home(kept.home, session_home(header))
+            if kept.pool_workspaces is not None:
+                created.append(kept.workspace_of(header))
+                _copy_folder(kept.workspace, kept.workspace_of(header))
             with open_store(paths.store) as store:
                 store.take_over_sittings()
                 binding, revision = store.binding
@@ -72,12 +82,27 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
                 if binding is not None and binding.process is not None:
                     store.bind(replace(binding, is_fork=True), revision=revision)
     except BaseException:
-        remove(paths.folder)
+        for folder in filter(Path.exists, created):
+            remove(folder)
         raise
 
 
 def _copy_home(source: Path, target: Path) -> None:
-    """Copy the agents' homes and the workspace. Links stay links; sockets and pipes of a running agent are left out."""
+    """Copy the agents' homes and the workspace, without what `home_indexes` of a runtime names."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        # Of the homes only: a file of the workspace may have any name.
+        inside = Path(folder).relative_to(source).parts
+        if len(inside) < 2 or inside[0] != AGENT_HOMES:
+            return set()
+        patterns: tuple[str, ...] = getattr(runtime_by_id(RuntimeId(inside[1])), "home_indexes", ())
+        return {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+
+    _copy_folder(source, target, left_out=left_out)
+
+
+def _copy_folder(source: Path, target: Path, *, left_out: Callable[[str, list[str]], set[str]] | None = None) -> None:
+    """Copy a folder, if it exists. Links stay links; sockets and pipes of a running agent are left out."""
     if not source.is_dir():
         return
 
@@ -86,7 +111,7 @@ def _copy_home(source: Path, target: Path) -> None:
             shutil.copy2(file, copied, follow_symlinks=False)
 
     try:
-        shutil.copytree(source, target, symlinks=True, copy_function=copy)
+        shutil.copytree(source, target, symlinks=True, copy_function=copy, ignore=left_out)
         target.chmod(0o700)
     except OSError as error:  # shutil.Error is one
         raise disk_error(error, path=target) from error
@@ -110,7 +135,7 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
                 sittings, (binding, _) = store.sittings(), store.binding
             if binding is not None and binding.process is not None:
                 left.append(f"the thread {binding.thread} on {binding.runtime_id}, until the pool with it is closed")
-            elif binding is not None and not (session_home(header) / "homes" / binding.runtime_id).is_dir():
+            elif binding is not None and not (session_home(header) / AGENT_HOMES / binding.runtime_id).is_dir():
                 left.append(f"the thread {binding.thread} on {binding.runtime_id}, which is not in the session's home")
         except (EvidenceError, MachineError, sqlite3.Error) as error:
             left.append(f"what the store named, because it cannot be read: {error}")

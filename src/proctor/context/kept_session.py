@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,9 +21,12 @@ from proctor.event.row import Row
 from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths, is_valid_name, write_artifact
 from proctor.evidence.owner_lock import hold_folder
 from proctor.evidence.reader import read_artifact, read_rows
-from proctor.ids import SessionKey, ThreadId, TrialId
+from proctor.ids import SessionKey, TrialId
 from proctor.runtime.base import Tool
 from proctor.runtime.registry import runtime_by_id
+
+AGENT_HOMES: Final = "homes"
+"""Folder, in the home of a session, that has one folder per runtime."""
 
 
 def session_home(header: SessionHeader) -> Path:
@@ -43,16 +47,34 @@ class KeptSession:
         self.paths = paths
         self.header = header
         self.store = store
+        self.pool_workspaces: Path | None = None
+        """Where the workspaces of a pool's sessions are, which no process outside the pool sees. Removed with it."""
 
     @property
     def home(self) -> Path:
         return session_home(self.header)
 
     @property
+    def workspace(self) -> Path:
+        """The folder in which the agent works if its caller names none. It may not exist."""
+        return self.workspace_of(self.header)
+
+    def workspace_of(self, header: SessionHeader) -> Path:
+        """Return the workspace of this session or of one that is forked from it."""
+        if self.pool_workspaces is not None:
+            return self.pool_workspaces / header.home
+        return session_home(header) / "workspace"
+
+    @property
     def has_history(self) -> bool:
         """Whether something was said since the session was created or reset."""
         after = self.store.setup.history_after
         return any(turn.n > after and turn.state is TurnState.ACCEPTED for turn in self.store.turns())
+
+    def forget_thread(self) -> None:
+        """Note that the session has no native thread."""
+        _, revision = self.store.binding
+        self.store.bind(None, revision=revision)
 
     def settle_open_sittings(self) -> None:
         """Settle every sitting whose holder was killed, from its recorded frames."""
@@ -80,18 +102,24 @@ class KeptSession:
         self.store.close_sitting(sitting)
 
     def bind_thread(self, sitting: Sitting, fold: MirrorFold) -> None:
-        """Note the native thread of a sitting, if it is known and not noted yet."""
+        """Note the native thread of a sitting and its last turn, if they are known and not noted yet."""
         binding, revision = self.store.binding
-        if fold.thread is None or sitting.is_ephemeral:
-            return
-        now = binding_of(sitting, fold.thread)
+        now = binding_of(sitting, fold, before=binding)
         if now != binding:
             self.store.bind(now, revision=revision)
 
 
-def binding_of(sitting: Sitting, thread: ThreadId) -> Binding:
-    """Return the binding to the thread of a sitting."""
-    return Binding(runtime_id=sitting.runtime_id, thread=thread, tools=sitting.tools, process=sitting.process)
+def binding_of(sitting: Sitting, fold: MirrorFold, *, before: Binding | None) -> Binding | None:
+    """Return the binding after these events of a sitting, whose native thread may not be known yet."""
+    if fold.thread is None or sitting.is_ephemeral:
+        return before
+    return Binding(
+        runtime_id=sitting.runtime_id,
+        thread=fold.thread,
+        tools=sitting.tools,
+        process=sitting.process,
+        last_turn=fold.last_turn or (None if before is None else before.last_turn),
+    )
 
 
 def fold_of(sitting: Sitting) -> MirrorFold:

@@ -16,11 +16,12 @@ from proctor.event.model import (
     ToolBegan,
     ToolEnded,
     TurnAsked,
+    TurnBegan,
     TurnSettled,
     TurnSteered,
 )
 from proctor.event.outcome import NOT_ENDED, OutcomeFold
-from proctor.ids import AttemptId, CallId, EntryId, RunId, ThreadId
+from proctor.ids import AttemptId, CallId, EntryId, RunId, ThreadId, TurnId
 
 _TAINTING: Final = ("web", "mcp")
 _PARTS_OF_ITEMS: Final[Mapping[str, type[UserPart] | type[AgentPart]]] = {"prompt": UserPart, "message": AgentPart}
@@ -49,6 +50,7 @@ class MirrorFold:
         self._place = f"{run_id}/{attempt_id}"
         self._outcome = OutcomeFold()
         self._thread: ThreadId | None = None
+        self._last_turn: TurnId | None = None
         self._imports = is_import
         self._kind: TurnKind | None = None
         self._asked = (0, 0)
@@ -65,6 +67,8 @@ class MirrorFold:
         match event:
             case SessionBegan(thread=thread):
                 self._thread = thread
+            case TurnBegan(turn=turn):
+                self._last_turn = turn
             case TurnAsked(text=text):
                 self._imports = False
                 self._begin("prompt" if text is not None else "compaction", event)
@@ -92,6 +96,11 @@ class MirrorFold:
     def thread(self) -> ThreadId | None:
         """The agent's thread, as far as it is known."""
         return self._thread
+
+    @property
+    def last_turn(self) -> TurnId | None:
+        """The agent's id of the last turn that began in this sitting. None if there was none."""
+        return self._last_turn
 
     @property
     def open_turn(self) -> RecordedTurn | None:

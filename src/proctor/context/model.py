@@ -8,7 +8,7 @@ import msgspec
 from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.artifacts import Artifact, Part
-from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId
+from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
 
 TurnKind = Literal["prompt", "compaction", "import"]
 
@@ -123,8 +123,10 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Digest of the tools that the thread was started with."""
     process: ProcessId | None = None
     """The agent process of a pool, without which the thread is lost. Null if the session keeps the agent's home."""
+    last_turn: TurnId | None = None
+    """The agent's id of the last turn in the thread. Null before the first."""
     is_fork: bool = False
-    """Whether the next sitting starts another thread with the history of this one."""
+    """Whether the next sitting starts another thread with the history of this one, up to `last_turn`."""
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

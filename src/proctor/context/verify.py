@@ -171,8 +171,8 @@ def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None
                 store.settle(turn, sitting=sitting)
         store.close_sitting(sitting)
         store.write_setup(SessionSetup(history_after=ref.history_after))
-        if fold.thread is not None and not sitting.is_ephemeral and not sitting.is_foreign:
-            binding = binding_of(sitting, fold.thread)
+        if not sitting.is_foreign:
+            binding = binding_of(sitting, fold, before=binding)
     if binding is not None:
         store.bind(binding, revision=store.binding[1])
 

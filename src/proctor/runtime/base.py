@@ -23,7 +23,7 @@ from proctor.event.model import Event
 from proctor.event.row import Direction, Row, SupervisorRow
 from proctor.evidence.redact import TextStream
 from proctor.fact import Fact
-from proctor.ids import AttemptId, CallId, ProcessId, RuntimeId, ThreadId
+from proctor.ids import AttemptId, CallId, ProcessId, RuntimeId, ThreadId, TurnId
 from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
@@ -256,6 +256,8 @@ class SessionRequest:
     """A persistent thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None
     """A persistent thread whose history a new thread begins with."""
+    fork_through: TurnId | None = None
+    """The last turn of the forked thread that the new one gets. None for all."""
     contain: Contain = Contain.FENCED
     """Whether an agent that has no sandbox itself is started inside Proctor's fences."""
     hidden: tuple[Path, ...] = ()
@@ -358,7 +360,9 @@ class Runtime(Protocol):
 
     Only `locate`, `open_host` and the sessions may touch the machine. A runtime may also have an attribute `samples`
     (`proctor.runtime.samples.Samples`) for the conformance suite, an attribute `confinement` (`Confinement`) if
-    something confines its agents, and the method of `ExaminesProgram`.
+    something confines its agents, an attribute `home_indexes` (a tuple of patterns, as for fnmatch) with the names of
+    files that the agent writes into its home and makes again if they are missing, and the method of `ExaminesProgram`.
+    Those files are left out of a copy of the home, where their paths would lead back to the original.
     """
 
     @property

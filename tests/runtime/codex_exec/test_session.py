@@ -25,7 +25,7 @@ from proctor.event.model import (
     UsageReported,
     WarningRaised,
 )
-from proctor.ids import ThreadId
+from proctor.ids import ThreadId, TurnId
 from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelChoice
 from proctor.spec.model import Approvals, Login
@@ -266,9 +266,21 @@ def test_a_schema_reaches_the_model_in_the_first_turn_and_in_one_that_goes_on(tm
 GONE = ThreadId("00000000-0000-7000-8000-000000000000")
 
 
+def store_rollout(home: Path) -> None:
+    file = home / "sessions" / "2026" / "01" / "01" / f"rollout-x-{GONE}.jsonl"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+
+def remove_rollouts(folder: Path) -> None:
+    for stored in folder.rglob(f"rollout-*-{GONE}.jsonl"):
+        stored.unlink()
+
+
 def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path) -> None:
     async def told(agent: Exec, **ask: object) -> list[object]:
         async with agent.session({"say": "Never."}, name=f"n{len(ask)}-{next(iter(ask))}", **ask) as (session, tap):
+            remove_rollouts(tmp_path)
             with pytest.raises(HangupError):
                 await session.turn("Go on.")
             assert (session.thread, [each.code for each in tap.of(ProcessExited)]) == (None, [1])
@@ -279,14 +291,18 @@ def test_a_program_that_will_not_start_a_turn_tells_why_on_stderr(tmp_path: Path
     async def test() -> None:
         async with real_exec(tmp_path) as agent:
             missing = f"no rollout found for thread id {GONE} (code -32600)"
+            with pytest.raises(RefusedError, match="has no stored thread"):
+                await told(agent, resume=GONE)
+            # It is deleted between the opening of the session and its first turn.
+            store_rollout(tmp_path / "home")
             assert [await told(agent, resume=GONE), await told(agent, options={"stream_max_retries": "many"})] == [
                 ["peer.refused", f"Error: thread/resume: thread/resume failed: {missing}"],
                 ["peer.refused", 'Error loading config.toml: invalid type: string "many", expected u64'],
             ]
-            async with agent.session({"say": "Never."}, name="odd", resume=ThreadId("--last")) as (session, tap):
-                with pytest.raises(RefusedError, match="not a Codex thread id"):
-                    await session.turn("Go on.")
-                assert tap.events == []
+            for ask in ({"resume": ThreadId("--last")}, {"fork": GONE, "fork_through": TurnId("t")}):
+                with pytest.raises(RefusedError, match=r"no stored thread|whole threads only"):
+                    async with agent.session({"say": "Never."}, name="odd", **ask):
+                        pass
 
     run(test)
 

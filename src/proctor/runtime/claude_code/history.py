@@ -17,7 +17,9 @@ from proctor.runtime.claude_code.results import text_of
 
 class _Entry(wire.Native, frozen=True):
     type: str = ""
+    uuid: str = ""
     message: wire.Message | None = None
+    prompt: str | None = msgspec.field(default=None, name="promptId")
     is_sidechain: bool = msgspec.field(default=False, name="isSidechain")
     is_meta: bool = msgspec.field(default=False, name="isMeta")
 
@@ -45,6 +47,42 @@ def read_session(config: Path, thread: str) -> tuple[HistoryItem, ...]:
         return tuple(items_in(read_lines(file)))
     except OSError as error:
         raise RefusedError("peer.refused", f"Claude Code's session file cannot be read: {error.strerror}") from error
+
+
+def last_reply(config: Path, thread: str, turn: str) -> str:
+    """Return the id of the last message of the agent in a turn. Raises RefusedError if the file has no such message."""
+    file = session_file(config, thread)
+    try:
+        found = None if file is None else last_reply_in(read_lines(file), turn)
+    except OSError as error:
+        raise RefusedError("peer.refused", f"Claude Code's session file cannot be read: {error.strerror}") from error
+    if found is None:
+        raise RefusedError("peer.refused", f"Claude Code's session {thread} has no reply in the turn {turn}")
+    return found
+
+
+def last_reply_in(lines: Iterable[bytes], turn: str) -> str | None:
+    """Return the id of the last message of the agent in a turn, which is named by the id of its prompt.
+
+    The prompt and the tool results of a turn share an id of their own.
+    """
+    prompt: str | None = None
+    found: str | None = None
+    for line in lines:
+        try:
+            entry = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if entry.is_sidechain:
+            continue
+        if entry.type == "user":
+            if entry.uuid == turn:
+                prompt = entry.prompt
+            elif prompt is not None and entry.prompt != prompt:
+                break
+        elif entry.type == "assistant" and prompt is not None:
+            found = entry.uuid
+    return found
 
 
 def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:

@@ -85,7 +85,8 @@ def _shell(request: HostRequest) -> Path:
     return request.home / "shell"
 
 
-def arguments(program: str, request: SessionRequest) -> list[str]:
+def arguments(program: str, request: SessionRequest, *, resume_at: str | None = None) -> list[str]:
+    """Return the command line of a session. `resume_at` is the last message of the existing thread that it gets."""
     words = [program, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     words += ["--include-partial-messages", "--permission-prompt-tool", "stdio", "--model", request.model.name]
     if request.profile is not Profile.MINE:
@@ -99,6 +100,8 @@ def arguments(program: str, request: SessionRequest) -> list[str]:
         words += [f"--resume={thread}"]
     if request.fork is not None:
         words += ["--fork-session"]
+    if resume_at is not None:
+        words += [f"--resume-session-at={resume_at}"]
     if is_ephemeral(request):
         words += ["--no-session-persistence"]
     return words

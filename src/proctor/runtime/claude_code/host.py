@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,7 +17,7 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.claude_code import home
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, TRANSPORTS
-from proctor.runtime.claude_code.history import session_file
+from proctor.runtime.claude_code.history import last_reply, session_file
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
@@ -65,6 +66,10 @@ class ClaudeHost:
     @asynccontextmanager
     async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[ClaudeSession]:
         own = await self._home_of(request)
+        resume_at: str | None = None
+        if request.fork is not None and request.fork_through is not None:
+            cut = partial(last_reply, home.config_dir(own), request.fork, request.fork_through)
+            resume_at = await anyio.to_thread.run_sync(cut)
         fences = home.fences(own, request)
         started = {
             "ephemeral": home.is_ephemeral(request),
@@ -84,7 +89,7 @@ class ClaudeHost:
                 )
                 tap.record(StepTaken(step=STARTED, detail=started))
                 async with open_line_process(
-                    home.arguments(self._request.program.start_path, request),
+                    home.arguments(self._request.program.start_path, request, resume_at=resume_at),
                     request=self._request,
                     listener=session,
                     tap=tap,

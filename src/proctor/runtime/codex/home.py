@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -108,6 +108,10 @@ def mcp_servers(request: HostRequest) -> frozenset[str]:
 def overrides(request: HostRequest) -> dict[str, Any]:
     """Return the settings of the model if the settings file is the user's own, which is not changed."""
     return {} if codex_home(request) == request.home else _model(request)
+
+
+HOME_INDEXES: Final = ("*.sqlite", "*.sqlite-shm", "*.sqlite-wal")
+"""Codex's databases. They name rollout files by absolute path, and are made again from these (seen with 0.163)."""
 
 
 def _models(home: Path) -> Path:

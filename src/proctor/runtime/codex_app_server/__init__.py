@@ -8,7 +8,7 @@ from typing import Any
 from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
-from proctor.runtime.codex.home import RETRY_OPTIONS
+from proctor.runtime.codex.home import HOME_INDEXES, RETRY_OPTIONS
 from proctor.runtime.codex.program import examine, locate
 from proctor.runtime.codex.schema import read_schema
 from proctor.runtime.codex_app_server import host
@@ -36,6 +36,7 @@ class CodexAppServer:
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
     confinement = Confinement.SANDBOX
+    home_indexes = HOME_INDEXES
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

@@ -24,7 +24,8 @@ def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
         del params["ephemeral"]
         return "thread/resume", {**params, **existing_thread, "threadId": request.resume}
     if request.fork is not None:
-        return "thread/fork", {**params, **existing_thread, "threadId": request.fork}
+        through = {} if request.fork_through is None else {"lastTurnId": request.fork_through}
+        return "thread/fork", {**params, **existing_thread, "threadId": request.fork, **through}
     if request.tools:
         params["dynamicTools"] = tool_definitions(request.tools)
     return "thread/start", params

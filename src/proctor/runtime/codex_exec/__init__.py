@@ -8,7 +8,7 @@ from proctor.errors import InputError
 from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
-from proctor.runtime.codex.home import RETRY_OPTIONS
+from proctor.runtime.codex.home import HOME_INDEXES, RETRY_OPTIONS
 from proctor.runtime.codex.program import examine, locate
 from proctor.runtime.codex_exec import host
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, ID, TRANSPORTS
@@ -35,6 +35,7 @@ class CodexExec:
     account: Account | None = ACCOUNT
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
     confinement = Confinement.SANDBOX
+    home_indexes = HOME_INDEXES
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

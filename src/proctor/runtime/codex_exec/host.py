@@ -2,21 +2,26 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from proctor.contain.launch import new_marker, wrap
+from proctor.errors import RefusedError
 from proctor.fact import UNKNOWN, Authority, Fact
+from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.codex.account import key_fact, login_refused, uses_account
-from proctor.runtime.codex.home import own_variables, return_login, write_home
+from proctor.runtime.codex.home import codex_home, own_variables, return_login, write_home
 from proctor.runtime.codex.program import refuse_too_old, version_in
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.schema import digest_fact, read_schema
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, TRANSPORTS
+from proctor.runtime.codex_exec.rollout import find_rollout
 from proctor.runtime.codex_exec.session import ExecSession
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.runtime.line_process import LineCount
@@ -41,8 +46,21 @@ class ExecHost:
     def frames_in(self) -> int:
         return self._count.lines
 
+    async def _refuse_lost(self, request: SessionRequest) -> None:
+        """Raise RefusedError if Codex has not stored the thread to continue. Codex itself refuses it with the turn."""
+        if request.fork_through is not None:
+            what = "codex exec forks whole threads only, and this one has been continued since the fork"
+            raise RefusedError("peer.refused", what)
+        thread = request.resume or request.fork
+        if thread is not None and await anyio.to_thread.run_sync(self._rollout_of, thread) is None:
+            raise RefusedError("peer.refused", f"Codex has no stored thread {thread}")
+
+    def _rollout_of(self, thread: ThreadId) -> Path | None:
+        return find_rollout(codex_home(self._request), thread)
+
     @asynccontextmanager
     async def open_session(self, request: SessionRequest, tap: Tap) -> AsyncIterator[ExecSession]:
+        await self._refuse_lost(request)
         session = ExecSession(request, tap, host=self._request, count=self._count)
         try:
             yield session
