@@ -122,6 +122,10 @@ class SessionLab:
     def verify(self, key: str) -> SessionVerification:
         return verify_session(RootPaths(self.root), key)
 
+    def thread_files(self, key: str, thread: str | None) -> list[Path]:
+        """Return the files in which the agent keeps a thread of a session."""
+        return [each for each in Path(self.report(key).home).rglob(f"*{thread}*.jsonl") if each.is_file()]
+
     def assert_verified(self, key: str) -> None:
         done = self.verify(key)
         assert (done.exit, done.findings) == (0, ())

@@ -1,13 +1,27 @@
 """Sessions with an id on the real agents: what the model is shown after the session was closed and opened again."""
 
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import anyio
 import pytest
 
 import proctor
+from proctor.ids import ThreadId
 from proctor.testing.journals import recorded_journals
-from tests.acceptance.sittings import CLAUDE, CODEX, RUNTIMES, Said, SessionLab, conversation, first_requests, tool
+from tests.acceptance.sittings import (
+    CLAUDE,
+    CODEX,
+    RUNTIMES,
+    Said,
+    SessionLab,
+    conversation,
+    first_requests,
+    say_all,
+    tool,
+)
 from tests.api.talk import bounded
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.long]
@@ -81,4 +95,196 @@ def test_session_with_other_tools_has_lost_its_thread(others: list[proctor.Tool]
         await lab.sit(CODEX, "x", ["Again?"], {"say": "Seven."}, tools=[tool()])
 
     bounded(talk)
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.one")
+def test_session_adopts_no_thread_with_tools_and_refuses_what_its_runtime_cannot_do(lab: SessionLab) -> None:
+    async def nobody(_: proctor.Question) -> proctor.Decision:
+        return proctor.Decision.DENY
+
+    async def talk() -> None:
+        with pytest.raises(proctor.InputError) as refused:
+            await lab.sit(CODEX, "x", ["Hello?"], {"say": "Never."}, thread="some", tools=[tool()])
+        assert (refused.value.code, refused.value.key) == ("spec.unsupported", "tools")
+        await lab.sit("codex_exec", "y", ["Hello?"], {"say": "Hello."})
+        # The thread is still there: only what is asked for is not possible.
+        with pytest.raises(proctor.RefusedError) as incapable:
+            await lab.sit("codex_exec", "y", ["Again?"], {"say": "Never."}, approvals=nobody)
+        assert incapable.value.code == "runtime.capability"
+
+    bounded(talk)
+
+
+# ── a pool ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_pool_sessions_continue_until_the_pool_is_closed(runtime: str, lab: SessionLab) -> None:
+    def open_in(pool: proctor.Pool, key: str, answer: str) -> AbstractAsyncContextManager[proctor.Session]:
+        return pool.session(id=key, script=lab.script({"say": answer}))
+
+    async def talk() -> None:
+        async with proctor.pool(runtime, evidence="disk", root=lab.root) as pool:
+            async with (
+                open_in(pool, "ada", "I am Ada's.") as ada,
+                open_in(pool, "bob", "I am Bob's.") as bob,
+                anyio.create_task_group() as tasks,
+            ):
+                tasks.start_soon(say_all, ada, ["Whose are you?"])
+                tasks.start_soon(say_all, bob, ["And you?"])
+            threads = {ada.thread, bob.thread}
+            async with open_in(pool, "bob", "Still Bob's.") as bob, open_in(pool, "ada", "Still Ada's.") as ada:
+                await say_all(bob, ["Still?"])
+                await say_all(ada, ["And still?"])
+            assert {ada.thread, bob.thread} == threads
+            assert len(threads - {None}) == 2
+        with pytest.raises(proctor.MachineError, match="process gone") as lost:
+            async with proctor.pool(runtime, evidence="disk", root=lab.root) as pool, open_in(pool, "ada", "Never."):
+                pass
+        with pytest.raises(proctor.MachineError) as lost_too:
+            await lab.sit(runtime, "ada", ["Once more?"], {"say": "Never."})
+        assert (lost.value.code, lost_too.value.code) == ("session.thread-lost", "session.thread-lost")
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert first_requests([journal for journal in journals if journal.rows])[2:] == [
+        [("user", "And you?"), ("agent", "I am Bob's."), ("user", "Still?")],
+        [("user", "Whose are you?"), ("agent", "I am Ada's."), ("user", "And still?")],
+    ]
+    for key in ("ada", "bob"):
+        lab.assert_verified(key)
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_pool_sessions_keep_their_workspace_and_forks_get_a_copy(runtime: str, lab: SessionLab) -> None:
+    async def talk() -> None:
+        async with proctor.pool(runtime, evidence="disk", root=lab.root) as pool:
+
+            async def sit(key: str, command: str, *, fork: str | None = None) -> None:
+                steps = lab.script({"run": command}, {"say": "Done."})
+                async with pool.session(id=key, script=steps) as session:
+                    await say_all(session, ["Do it."])
+                    if fork is not None:
+                        await session.fork(fork)
+
+            await sit("x", "echo planted > made; cat made", fork="y")
+            # Before its origin continues: `codex exec` forks whole threads only.
+            await sit("y", "cat made; echo of-y > made")
+            await sit("x", "cat made")
+
+    bounded(talk)
+    found = [text for who, text in (*lab.mirror("x"), *lab.mirror("y")) if who == "result"]
+    assert found == ["planted"] * 4
+
+
+# ── forks ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize(
+    ("where", "runtime"),
+    [
+        ("process", CODEX),
+        ("process", "codex_exec"),
+        pytest.param("process", "claude_code", marks=pytest.mark.agent("claude_code")),
+        ("pool", CODEX),
+        pytest.param("pool", "claude_code", marks=pytest.mark.agent("claude_code")),
+    ],
+)
+def test_fork_and_its_origin_continue_without_each_other(runtime: str, where: str, lab: SessionLab) -> None:
+    tools = [] if runtime == "codex_exec" else [tool()]
+    step, said = (ADD, ADD_SAID) if tools else (FIRST[0], FIRST_SAID[1:3])
+
+    async def talk() -> list[ThreadId]:
+        async with AsyncExitStack() as stack:
+            pool = None
+            if where == "pool":
+                pool = await stack.enter_async_context(proctor.pool(runtime, evidence="disk", root=lab.root))
+
+            def sitting(key: str, *steps: Mapping[str, Any]) -> AbstractAsyncContextManager[proctor.Session]:
+                if pool is None:
+                    return lab.open(runtime, key, *steps, tools=tools)
+                return pool.session(id=key, script=lab.script(*steps), tools=tools)
+
+            async with sitting("x", {"say": "One."}, {"say": "Two."}) as x:
+                await say_all(x, ["First?"])
+                await x.fork("y")
+                await say_all(x, ["Second?"])
+            for key in ("y", "x", "y"):
+                async with sitting(key, step, {"say": f"It is {key}."}) as session:
+                    await say_all(session, [f"And {key}?"])
+            return [each.thread for key in ("x", "y") if (each := lab.report(key).binding) is not None]
+
+    with recorded_journals() as journals:
+        threads = bounded(talk)
+    first: list[Said] = [("user", "First?"), ("agent", "One.")]
+    y: list[Said] = [("user", "And y?"), *said, ("agent", "It is y.")]
+    x: list[Said] = [("user", "Second?"), ("agent", "Two."), ("user", "And x?")]
+    assert first_requests(journals)[1:] == [[*first, y[0]], [*first, *x], [*first, *y, y[0]]]
+    assert lab.mirror("y") == [*first, *y, *y]
+    assert lab.mirror("x") == [*first, *x, *said, ("agent", "It is x.")]
+    if where == "pool":
+        assert threads[0] != threads[1]
+    for key in ("x", "y"):
+        lab.assert_verified(key)
+
+
+@pytest.mark.requirement("session.one")
+def test_fork_in_a_pool_is_lost_if_codex_exec_continued_the_thread_before(lab: SessionLab) -> None:
+    async def talk() -> None:
+        async with proctor.pool("codex_exec", evidence="disk", root=lab.root) as pool:
+            steps = lab.script({"say": "One."}, {"say": "Two."})
+            async with pool.session(id="x", script=steps) as x:
+                await say_all(x, ["First?"])
+                await x.fork("y")
+                await say_all(x, ["Second?"])
+            with pytest.raises(proctor.MachineError, match="whole threads only") as lost:
+                async with pool.session(id="y", script=steps):
+                    pass
+            assert lost.value.code == "session.thread-lost"
+
+    bounded(talk)
+    assert lab.mirror("y") == [("user", "First?"), ("agent", "One.")]
+    lab.assert_verified("y")
+
+
+# ── threads that are not stored yet, or not any more ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_session_without_a_turn_begins_when_it_is_opened_again(runtime: str, lab: SessionLab) -> None:
+    async def talk() -> None:
+        await lab.sit(runtime, "x", [], {"say": "Never."})
+        await lab.sit(runtime, "x", [], {"say": "Never."})
+        await lab.sit(runtime, "x", ["Hello?"], {"say": "Hello."})
+        await lab.sit(runtime, "x", [], {"say": "Never."})
+        await lab.sit(runtime, "x", ["Again?"], {"say": "Again."})
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert conversation(journals[-1].rows[-1]) == [("user", "Hello?"), ("agent", "Hello."), ("user", "Again?")]
+    assert lab.mirror("x") == [("user", "Hello?"), ("agent", "Hello."), ("user", "Again?"), ("agent", "Again.")]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_session_whose_stored_thread_was_deleted_has_lost_it(runtime: str, lab: SessionLab) -> None:
+    async def talk() -> None:
+        thread = await lab.sit(runtime, "x", ["Hello?"], {"say": "Hello."})
+        [file] = lab.thread_files("x", thread)
+        file.unlink()
+        for _ in range(2):  # not the first refusal, nor what it left, makes the session begin anew
+            with pytest.raises(proctor.MachineError) as lost:
+                await lab.sit(runtime, "x", ["Again?"], {"say": "Never."})
+            assert lost.value.code == "session.thread-lost"
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert [len(journal.rows) for journal in journals] == [1, 0, 0]
+    assert lab.mirror("x") == [("user", "Hello?"), ("agent", "Hello.")]
     lab.assert_verified("x")
