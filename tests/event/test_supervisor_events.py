@@ -4,10 +4,26 @@ import msgspec
 import pytest
 
 from proctor.errors import CODES
-from proctor.event.model import WarningRaised
-from proctor.event.row import CALLBACK_FAILED, CALLBACK_GIVEN_UP, GENESIS, Direction, HookEnded, Row, StepTaken
+from proctor.event.model import HistoryGiven, HistoryOffered, WarningRaised
+from proctor.event.row import (
+    CALLBACK_FAILED,
+    CALLBACK_GIVEN_UP,
+    GENESIS,
+    Direction,
+    HistoryOffer,
+    HistoryReceipt,
+    HookEnded,
+    Row,
+    StepTaken,
+    SupervisorRow,
+)
 from proctor.event.supervisor_events import supervisor_event
 from proctor.event.transcript import TranscriptFold
+from proctor.ids import Digest, EntryId
+
+
+def row_of(seen: SupervisorRow) -> Row:
+    return Row(seq=1, at_ms=0, dir=Direction.SELF, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(seen)))
 
 
 @pytest.mark.requirement("schedule.recovery")
@@ -20,11 +36,39 @@ from proctor.event.transcript import TranscriptFold
     ],
 )
 def test_listener_failures_are_warnings_with_a_code(seen: StepTaken | HookEnded, code: str) -> None:
-    row = Row(seq=1, at_ms=0, dir=Direction.SELF, prev=GENESIS, frame=msgspec.Raw(msgspec.json.encode(seen)))
-    event = supervisor_event(row)
+    event = supervisor_event(row_of(seen))
     assert isinstance(event, WarningRaised)
     assert event.code == code
     assert code in CODES
     line = TranscriptFold().feed(event)
     assert line is not None
     assert (line.kind, line.code) == ("warning", code)
+
+
+_ENTRIES = (EntryId("run/a.1#3"), EntryId("run/a.1#7"))
+_DIGEST, _OTHER = Digest("sha256:01"), Digest("sha256:02")
+
+
+@pytest.mark.requirement("context.projection.native")
+def test_history_offer_and_receipt_become_events_with_ids_and_digests() -> None:
+    offer = HistoryOffer(entries=_ENTRIES, items=2, sha256=_DIGEST, instructions_sha256=_OTHER)
+    receipt = HistoryReceipt(entries=_ENTRIES, items=2, sha256=_DIGEST, instructions_sha256=_OTHER)
+    assert [supervisor_event(row_of(row)) for row in (offer, receipt)] == [
+        HistoryOffered(entries=_ENTRIES, items=2, sha256=_DIGEST, instructions_sha256=_OTHER, frame=1, at_ms=0),
+        HistoryGiven(entries=_ENTRIES, items=2, sha256=_DIGEST, instructions_sha256=_OTHER, frame=1, at_ms=0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("receipt", "text"),
+    [
+        (HistoryReceipt(entries=_ENTRIES, instructions_sha256=_DIGEST), "2 messages as items and instructions"),
+        (HistoryReceipt(entries=_ENTRIES[:1]), "1 message as items"),
+        (HistoryReceipt(instructions_sha256=_DIGEST), "instructions"),
+        (HistoryReceipt(problem="items must not be empty"), "nothing: items must not be empty"),
+    ],
+)
+def test_transcript_says_in_one_note_what_the_thread_was_given(receipt: HistoryReceipt, text: str) -> None:
+    line = TranscriptFold().feed(supervisor_event(row_of(receipt)))
+    assert line is not None
+    assert (line.kind, line.source, line.text) == ("note", "history", f"the thread was given {text}")

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from proctor.event.history_item import HistoryItem
-from proctor.event.row import Operator
+from proctor.event.row import HistoryForm, Operator
 from proctor.fact import Fact
-from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.ids import CallId, Digest, EntryId, ItemId, ThreadId, TurnId
 
 
 class EventRoot(
@@ -528,6 +528,50 @@ class HistoryRead(EventRoot, tag="history.read", frozen=True, kw_only=True):
     """Whether this is the last page."""
 
 
+class HistoryOffered(EventRoot, tag="history.offered", frozen=True, kw_only=True):
+    """Proctor is about to give messages or instructions to the thread.
+
+    If no `history.given` follows, it is unknown whether the thread holds them.
+    """
+
+    entries: tuple[EntryId, ...] = ()
+    """Ids of the messages, in the order in which they are given."""
+
+    how: HistoryForm = "items"
+    """In which form they are given."""
+
+    items: int = 0
+    """Number of the agent's own items that carry them."""
+
+    sha256: Digest | None = None
+    """Digest of these items as canonical JSON; None if there are none."""
+
+    instructions_sha256: Digest | None = None
+    """Digest of the text of the instructions; None if there are none."""
+
+
+class HistoryGiven(EventRoot, tag="history.given", frozen=True, kw_only=True):
+    """The thread was given messages or instructions, without a turn. They are neither a prompt nor an answer."""
+
+    entries: tuple[EntryId, ...] = ()
+    """Ids of the messages that the thread now holds, in order. Empty if the agent refused them."""
+
+    how: HistoryForm = "items"
+    """In which form they were given."""
+
+    items: int = 0
+    """Number of the agent's own items that carry them."""
+
+    sha256: Digest | None = None
+    """Digest of these items as canonical JSON; None if there are none."""
+
+    instructions_sha256: Digest | None = None
+    """Digest of the text of the instructions that the agent accepted; None if it accepted none."""
+
+    problem: str | None = None
+    """Why not everything was accepted; None if everything was."""
+
+
 class ResultFound(EventRoot, tag="result.found", frozen=True, kw_only=True):
     """The agent handed in its result through a file or a command, not in a message. The result is a claim."""
 
@@ -633,6 +677,8 @@ Event = (
     | ScriptUnfit
     | FactsStated
     | HistoryRead
+    | HistoryOffered
+    | HistoryGiven
     | ResultFound
     | NoteMade
     | HookRan

@@ -7,6 +7,7 @@ import msgspec
 
 from proctor.event.history_item import HistoryItem
 from proctor.fact import Fact
+from proctor.ids import Digest, EntryId
 
 GENESIS = "0" * 32
 
@@ -67,6 +68,9 @@ class Row(
 
 
 # ── the frames of `self` rows ──
+
+HistoryForm = Literal["items", "text"]
+"""How messages are given to a thread: as the agent's own items, or as text in a prompt."""
 
 
 class SupervisorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
@@ -256,6 +260,50 @@ class HistoryKept(SupervisorRow, tag="history", frozen=True, kw_only=True):
     """The items, oldest first."""
 
 
+class HistoryOffer(SupervisorRow, tag="history.offer", frozen=True, kw_only=True):
+    """Proctor is about to give messages or instructions to the thread. The row is written before anything is sent.
+
+    Without a receipt after it, it is unknown what the thread holds.
+    """
+
+    entries: tuple[EntryId, ...] = ()
+    """Ids of the messages, in the order in which they are given."""
+
+    how: HistoryForm = "items"
+    """In which form they are given."""
+
+    items: int = 0
+    """Number of the agent's own items that carry them."""
+
+    sha256: Digest | None = None
+    """Digest of these items as canonical JSON; null if there are none."""
+
+    instructions_sha256: Digest | None = None
+    """Digest of the text of the instructions; null if there are none."""
+
+
+class HistoryReceipt(SupervisorRow, tag="history.receipt", frozen=True, kw_only=True):
+    """The agent accepted or refused what it was offered. There may be one row for messages and one for instructions."""
+
+    entries: tuple[EntryId, ...] = ()
+    """Ids of the messages that the thread now holds, in order."""
+
+    how: HistoryForm = "items"
+    """In which form they were given."""
+
+    items: int = 0
+    """Number of the agent's own items that carry them."""
+
+    sha256: Digest | None = None
+    """Digest of these items as canonical JSON; null if there are none."""
+
+    instructions_sha256: Digest | None = None
+    """Digest of the text of the instructions that the agent accepted; null if it accepted none."""
+
+    problem: str | None = None
+    """Why not everything was accepted; null if everything was."""
+
+
 class ResultRead(SupervisorRow, tag="result", frozen=True, kw_only=True):
     """The agent's result, from a result file or from `proctor feedback`."""
 
@@ -343,6 +391,8 @@ AnySupervisorRow = (
     | StepTaken
     | FactsLearned
     | HistoryKept
+    | HistoryOffer
+    | HistoryReceipt
     | ResultRead
     | NoteHeard
     | HookEnded

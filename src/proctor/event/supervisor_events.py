@@ -14,6 +14,8 @@ from proctor.event.model import (
     FactsStated,
     FailureObserved,
     FrameNoted,
+    HistoryGiven,
+    HistoryOffered,
     HistoryRead,
     HookRan,
     LimitReached,
@@ -41,6 +43,8 @@ from proctor.event.row import (
     FactsLearned,
     FailureFound,
     HistoryKept,
+    HistoryOffer,
+    HistoryReceipt,
     HookEnded,
     LimitHit,
     NoteHeard,
@@ -109,6 +113,10 @@ def supervisor_event(row: Row) -> Event:
             return FactsStated(facts=facts, frame=seq, at_ms=at_ms)
         case HistoryKept(source=source, items=items):
             return HistoryRead(source=source, items=items, frame=seq, at_ms=at_ms)
+        case HistoryOffer() as offer:
+            return HistoryOffered(**msgspec.structs.asdict(offer), frame=seq, at_ms=at_ms)
+        case HistoryReceipt() as receipt:
+            return HistoryGiven(**msgspec.structs.asdict(receipt), frame=seq, at_ms=at_ms)
         case StepTaken(step=step, detail={"what": str(what)}) if step == MESSAGE_REFUSED:
             return WarningRaised(source="process", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
         case ResultRead() as read:

@@ -15,6 +15,7 @@ from proctor.event.model import (
     Event,
     FactsStated,
     FailureObserved,
+    HistoryGiven,
     HookRan,
     LimitReached,
     NoteMade,
@@ -222,6 +223,15 @@ def _summarize_call(event: ToolBegan) -> str:
     return f"{event.name}: {cut(about, limit_bytes=TOOL_SUMMARY_BYTES)[0]}"
 
 
+def _summarize_giving(event: HistoryGiven) -> str:
+    """Describe in one line what the thread was given."""
+    count = len(event.entries)
+    given = [f"{count} message{'' if count == 1 else 's'} as {event.how}"] if count else []
+    given += [] if event.instructions_sha256 is None else ["instructions"]
+    text = f"the thread was given {' and '.join(given) or 'nothing'}"
+    return text if event.problem is None else f"{text}: {event.problem}"
+
+
 def _plain_line(event: Event) -> Line | None:
     match event:
         case SessionBegan(thread=thread, model=model, cwd=cwd):
@@ -266,6 +276,8 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", detail, source="script.unfit")
         case StreamEnded(cause=cause):
             return _line(event, "end", cause, source="channel")
+        case HistoryGiven():
+            return _line(event, "note", _summarize_giving(event), source="history")
         case NoteMade(text=text):
             return _line(event, "note", text, source="agent")
         case HookRan(text=text):
