@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import anyio
 import msgspec
 import pytest
 
-from proctor.event.model import Event, FrameNoted, TextSaid, TextStreamed, ToolEnded
+from proctor.event.message import Message, UserPart
+from proctor.event.model import Event, FrameNoted, HistoryGiven, TextSaid, TextStreamed, ToolEnded
 from proctor.event.row import ChannelClosed, ChildExited, SupervisorRow
-from proctor.ids import ItemId, TurnId
-from proctor.runtime.base import Decide, Decision, HostRequest, Question, Session, SessionRequest, Tap
+from proctor.ids import EntryId, ItemId, TurnId
+from proctor.runtime.base import Decide, Decision, Delivery, HostRequest, Question, Session, SessionRequest, Tap
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.runtime.samples import STRANGER
@@ -117,6 +118,32 @@ def without_schema(session: Session) -> Any:
     return Changed(session, turn=turn)
 
 
+def gives_twice(session: Session) -> Any:
+    async def give(messages: Sequence[Message], **more: Any) -> Delivery:
+        await session.give(messages, **more)
+        return await session.give(messages, **more)
+
+    return Changed(session, give=give)
+
+
+def gives_by_turns(session: Session) -> Any:
+    """Sends a prompt for what it is to give."""
+
+    async def give(messages: Sequence[Message], **more: Any) -> Delivery:
+        await session.turn("Note this.")
+        return await session.give(messages, **more)
+
+    return Changed(session, give=give)
+
+
+def instructs_as_the_user(session: Session) -> Any:
+    async def give(messages: Sequence[Message], *, instructions: str) -> Delivery:
+        spoken = Message(id=EntryId("spoken"), at_ms=0, part=UserPart(text=instructions))
+        return await session.give([*messages, spoken])
+
+    return Changed(session, give=give)
+
+
 class OneAtATime:
     def __init__(self) -> None:
         self._lock = anyio.Lock()
@@ -188,6 +215,24 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
     "offers no tool": ("dynamic-tools", lambda: Mutant(ask=lambda ask: replace(ask, tools=())), "did not reach"),
     "keeps all": ("compaction", lambda: Mutant(session=lambda it: Changed(it, compact=nothing)), "was not shortened"),
     "has no schema": ("structured-output", lambda: Mutant(session=without_schema), "did not reach the model"),
+    "gives twice": ("history", lambda: Mutant(session=gives_twice), "the model received"),
+    "gives by turns": ("history", lambda: Mutant(session=gives_by_turns), "prompts, turns and texts are"),
+    "tells of no gift": ("history", lambda: Mutant(events=without(HistoryGiven)), "the record says that []"),
+    "forgets its gift": (
+        "history-resumed",
+        lambda: Mutant(ask=lambda ask: replace(ask, resume=None)),
+        "the model received",
+    ),
+    "starts untold": (
+        "start-instructions",
+        lambda: Mutant(ask=lambda ask: replace(ask, instructions=None)),
+        "reached the model 0 times",
+    ),
+    "instructs as the user": (
+        "turn-instructions",
+        lambda: Mutant(session=instructs_as_the_user),
+        "in the roles user",
+    ),
     "drops a piece": (
         "flood",
         lambda: Mutant(events=DropsOne(1000)),
@@ -285,7 +330,9 @@ def test_what_is_not_declared_is_refused_before_anything_is_sent(monkeypatch: py
     verdicts = tried(monkeypatch, Mutant(capabilities=THREADS_ONLY), *undeclared)
     assert {verdict.result for verdict in verdicts} == {Result.REFUSED}
     cannot_be_asked = {verdict.case for verdict in verdicts if "there is no request" in (verdict.what or "")}
-    assert cannot_be_asked == {"event-stream", "interrupt", "parallel-sessions"}
+    # A session offers no way to give yet, so that nobody can ask for what the last four prove.
+    giving = {"history", "history-resumed", "start-instructions", "turn-instructions"}
+    assert cannot_be_asked == {"event-stream", "interrupt", "parallel-sessions", *giving}
 
 
 @pytest.mark.requirement("runtime.capability.contract")

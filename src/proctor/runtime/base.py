@@ -1,12 +1,12 @@
 """The contract between Proctor's supervisor and a runtime, which drives one agent program.
 
 The order of calls for one attempt is `Runtime.check_options`, `Runtime.locate`, `Runtime.open_host`,
-`Host.open_session`; then for each turn `Session.turn`, `Session.interrupt` and `Session.settle`; and at the end
-`Session.read_history`, if the thread is persistent.
+`Host.open_session`; then for each turn `Session.give`, if there is something to give, `Session.turn`,
+`Session.interrupt` and `Session.settle`; and at the end `Session.read_history`, if the thread is persistent.
 Every line from or to the agent is recorded through a `Tap` before the runtime acts on it.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,12 +19,14 @@ from proctor.clock import Clock
 from proctor.contain.fences import Hiding
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
+from proctor.event.message import Message
 from proctor.event.model import Event
 from proctor.event.row import Direction, Row, SupervisorRow
 from proctor.evidence.redact import TextStream
 from proctor.fact import Fact
-from proctor.ids import AttemptId, CallId, ProcessId, RuntimeId, ThreadId, TurnId
+from proctor.ids import AttemptId, CallId, Digest, EntryId, ProcessId, RuntimeId, ThreadId, TurnId
 from proctor.runtime.capability import Capabilities, CapabilityProfile
+from proctor.runtime.conversion import Omission
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
 from proctor.spec.fence import Contain
@@ -258,6 +260,20 @@ class SessionRequest:
     """A persistent thread whose history a new thread begins with."""
     fork_through: TurnId | None = None
     """The last turn of the forked thread that the new one gets. None for all."""
+    instructions: str | None = None
+    """Instructions that a new thread starts with, in the developer or system role. Requires `takes_instructions`.
+
+    The agents freeze them: on a resumed or forked thread other instructions have no effect at first. Repeat them there
+    all the same: Codex puts those of the last start, resume or fork into the history that it shortens, or none.
+    `Session.give` adds instructions to any thread.
+    """
+    history: tuple[Message, ...] = ()
+    """Messages that the thread is given before its first turn. Requires `takes_history`.
+
+    Equal to a first `Session.give`, but an agent that can read a long history faster in another way does so.
+    """
+    expects_instructions: bool = False
+    """Whether `Session.give` may be called with instructions after the session has begun. Some agents must prepare."""
     contain: Contain = Contain.FENCED
     """Whether an agent that has no sandbox itself is started inside Proctor's fences."""
     hidden: tuple[Path, ...] = ()
@@ -269,6 +285,22 @@ class SessionRequest:
     def can_leave_sandbox(self) -> bool:
         """Whether commands of the agent can run outside its own sandbox."""
         return self.sandbox is Sandbox.DANGER_FULL_ACCESS or self.approvals is Approvals.ACCEPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What a thread was given, and accepted."""
+
+    entries: tuple[EntryId, ...]
+    """The messages that the thread now holds, in order. A result may have moved behind its call."""
+    items: int
+    """Number of the agent's own items that carry them."""
+    sha256: Digest | None
+    """The digest of these items as canonical JSON. None if there are none."""
+    omitted: tuple[Omission, ...] = ()
+    """The messages that no agent can be given, in order."""
+    unanswered: tuple[EntryId, ...] = ()
+    """Calls whose result was not among the messages. A note that it was not recorded takes its place."""
 
 
 class Session(Protocol):
@@ -299,6 +331,18 @@ class Session(Protocol):
 
         Raises HangupError if the agent goes away first, DeadlineError if it does not take the prompt in time, and
         RefusedError if it refuses the prompt or a turn is running. May be cancelled at any time.
+        """
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        """Add messages, and then instructions, to the thread without a turn, for good, and return what was accepted.
+
+        Writes a `HistoryOffer` before anything is sent, and a `HistoryReceipt` when the agent has answered.
+        Instructions reach the model in the developer or system role, at the latest with the next prompt. What is given
+        twice is there twice.
+
+        Raises RefusedError if the agent refuses, if a turn is running, or if the session was opened without
+        `expects_instructions` and must have been; nothing was given then. Raises HangupError if the agent goes away,
+        and DeadlineError if it does not answer in time; it is then unknown what the thread holds beyond the receipts.
         """
 
     async def steer(self, text: str) -> None:

@@ -31,6 +31,12 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Shorten the history of a thread on request."""
     structured_output: bool = False
     """Answer a turn with JSON that conforms to a schema."""
+    takes_history: bool = False
+    """Add messages to a thread, as the agent's own items and without a turn."""
+    takes_instructions: bool = False
+    """Start a thread with instructions, which reach the model in the developer or system role."""
+    takes_turn_instructions: bool = False
+    """Take instructions between turns, which reach the model in the developer or system role."""
 
 
 class CapabilityProfile(StrEnum):
@@ -61,6 +67,9 @@ WORDS: dict[str, str] = {
     "dynamic_tools": "call the caller's tools",
     "compaction": "shorten its history",
     "structured_output": "answer according to a schema",
+    "takes_history": "add messages to a thread",
+    "takes_instructions": "start a thread with instructions",
+    "takes_turn_instructions": "take instructions between turns",
 }
 """What each capability means, to follow "cannot" in a message."""
 
@@ -68,5 +77,10 @@ WORDS: dict[str, str] = {
 def require_capability(capabilities: Capabilities, capability: str, *, runtime_id: RuntimeId) -> None:
     """Raise RefusedError if the runtime does not declare the capability."""
     if not getattr(capabilities, capability):
-        what = f"{runtime_id} cannot {WORDS[capability]} ({capability} is not among its capabilities)"
-        raise RefusedError("runtime.capability", what)
+        raise missing_capability(capability, runtime_id=runtime_id)
+
+
+def missing_capability(capability: str, *, runtime_id: RuntimeId) -> RefusedError:
+    """Return the error for a capability that the runtime does not declare."""
+    what = f"{runtime_id} cannot {WORDS[capability]} ({capability} is not among its capabilities)"
+    return RefusedError("runtime.capability", what)

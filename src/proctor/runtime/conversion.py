@@ -199,10 +199,10 @@ def output_text(result: ResultPart) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Replace lone surrogates, which cannot be encoded, everywhere in a JSON value.
+    """Replace lone surrogates, which cannot be encoded, everywhere in a JSON value, and sort all keys.
 
-    >>> clean({"a": ["\\ud800", 1]})
-    {'a': ['?', 1]}
+    >>> clean({"b": ["\\ud800", 1], "a": None})
+    {'a': None, 'b': ['?', 1]}
     """
     match value:
         case str():
@@ -210,6 +210,6 @@ def clean(value: Any) -> Any:
         case list() | tuple():
             return [clean(each) for each in value]
         case dict():
-            return {clean(name): clean(each) for name, each in value.items()}
+            return {clean(name): clean(value[name]) for name in sorted(value)}
         case _:
             return value

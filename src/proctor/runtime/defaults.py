@@ -1,16 +1,17 @@
 """Defaults for a runtime that supports little: what it does not support is refused, the rest is empty."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
 import msgspec
 
 from proctor.errors import HangupError, RefusedError
+from proctor.event.message import Message
 from proctor.fact import Authority, Fact
 from proctor.ids import RuntimeId, ThreadId
-from proctor.runtime.base import HostRequest, SessionRequest
-from proctor.runtime.capability import Capabilities, CapabilityProfile, require_capability
+from proctor.runtime.base import Delivery, HostRequest, SessionRequest
+from proctor.runtime.capability import Capabilities, CapabilityProfile, missing_capability, require_capability
 from proctor.runtime.credential import Account
 from proctor.runtime.executable import identity_fact
 from proctor.runtime.failures import Failure
@@ -82,6 +83,9 @@ class LineSession:
     def on_hangup(self, cause: str) -> None:
         self._hangup = cause
         self.end_turn()
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        raise missing_capability("takes_history", runtime_id=self.id)
 
     async def steer(self, text: str) -> None:
         require_capability(self.capabilities, "turn_steer", runtime_id=self.id)

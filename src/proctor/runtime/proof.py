@@ -26,6 +26,9 @@ PROVING_CASES: Final[Mapping[str, tuple[str, ...]]] = {
     "dynamic_tools": ("dynamic-tools",),
     "compaction": ("compaction",),
     "structured_output": ("structured-output",),
+    "takes_history": ("history", "history-resumed"),
+    "takes_instructions": ("start-instructions",),
+    "takes_turn_instructions": ("turn-instructions",),
 }
 """The conformance cases that prove each capability. All of them must pass."""
 

@@ -12,8 +12,10 @@ from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
     Event,
+    FactsStated,
     FrameNoted,
     ProcessExited,
+    RequestSent,
     SessionBegan,
     StatusChanged,
     TextSaid,
@@ -61,6 +63,16 @@ def prompt(uuid: str = "u1") -> Said:
     }
 
 
+def gives(uuid: str, role: str = "user") -> Said:
+    query = {"shouldQuery": False} if role == "user" else {}
+    message = {"role": role, "content": [{"type": "text", "text": "Earlier"}]}
+    return Direction.OUT, {"type": role, "message": message, "uuid": uuid, **query}
+
+
+def state(uuid: str, name: str) -> Said:
+    return heard("command_lifecycle", command_uuid=uuid, state=name)
+
+
 def heard(type_: str, **fields: Any) -> Said:
     return Direction.IN, {"type": type_, **fields}
 
@@ -92,6 +104,56 @@ def test_a_session_begins_once_and_says_how_it_was_started() -> None:
     assert isinstance(began, SessionBegan)
     assert (began.thread, began.ephemeral, began.is_resumed) == ("s", False, True)
     assert [event.frame for event in of(events, TurnBegan)] == [3]
+
+
+def test_given_messages_are_neither_prompts_nor_turns() -> None:
+    zero = {"num_turns": 0, "result": "", "usage": usage(0)}
+    events = events_of(
+        [
+            gives("g1"),
+            state("g1", "queued"),
+            state("g1", "started"),
+            INIT,
+            result(**zero),
+            state("g1", "completed"),
+            gives("g2", "assistant"),
+            state("g2", "completed"),
+        ]
+    )
+    assert [type(event) for event in events if not isinstance(event, FrameNoted)] == [
+        RequestSent,
+        SessionBegan,
+        FactsStated,
+        RequestSent,
+    ]
+    assert [event.native for event in events if isinstance(event, FrameNoted)] == [
+        "message queued",
+        "message started",
+        "result of a given message",
+        "message completed",
+        "message completed",
+    ]
+
+
+def test_late_result_of_a_given_message_ends_no_turn() -> None:
+    told = [
+        gives("g1"),
+        prompt("u1"),
+        state("g1", "started"),
+        INIT,
+        result(usage=usage(0)),
+        state("g1", "completed"),
+        state("u1", "started"),
+        INIT,
+        says({"type": "text", "text": "Done"}, uuid="a1"),
+        result(usage=usage(10)),
+    ]
+    events = events_of(told)
+    assert [(type(event), event.frame) for event in of(events, TurnBegan, UsageReported, TurnEnded)] == [
+        (TurnBegan, 8),
+        (UsageReported, 10),
+        (TurnEnded, 10),
+    ]
 
 
 def test_cached_input_is_a_part_of_the_input_and_each_part_of_a_turn_counts() -> None:

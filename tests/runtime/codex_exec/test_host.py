@@ -29,7 +29,8 @@ THREAD = ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")
 def test_it_claims_what_its_profile_needs_and_nothing_interactive() -> None:
     claimed = {name for name, is_claimed in msgspec.to_builtins(RUNTIME.capabilities).items() if is_claimed}
     assert claimed == {
-        *("threadStart", "threadResume", "interrupt", "eventStream", "parallelSessions", "structuredOutput")
+        *("threadStart", "threadResume", "interrupt", "eventStream", "parallelSessions", "structuredOutput"),
+        "takesInstructions",
     }
     assert all(getattr(RUNTIME.capabilities, name) for name in LEAST[RUNTIME.profile])
 

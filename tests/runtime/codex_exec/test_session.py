@@ -4,6 +4,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -14,6 +15,8 @@ from proctor.event.history_item import HistoryItem
 from proctor.event.laws import Laws
 from proctor.event.model import (
     ErrorReported,
+    HistoryGiven,
+    HistoryOffered,
     HistoryRead,
     ProcessExited,
     PromptSent,
@@ -30,6 +33,7 @@ from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelChoice
 from proctor.spec.model import Approvals, Login
 from proctor.testing.agent_under_test import EventTap
+from proctor.testing.model_requests import Requests, recorded_requests
 from proctor.transport.fault import Cut, FaultChannel, LineFault
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import Exec, costs, real_exec
@@ -346,5 +350,35 @@ def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path
                     "areDenialsTold": False,
                 }
         assert (outside.exists(), (home / "own").exists(), (tmp_path / "k/tmp/mine").exists()) == (False, False, True)
+
+    run(test)
+
+
+@pytest.mark.requirement("context.system-addition")
+def test_instructions_of_a_new_thread_arrive_in_the_developer_role_and_on_no_command_line(tmp_path: Path) -> None:
+    words = "Say 4711. " * 20_000  # longer than Linux allows for one argument
+
+    async def test() -> tuple[Requests, EventTap]:
+        with recorded_requests() as requests:
+            async with real_exec(tmp_path) as agent:
+                steps = {"say": "One."}, {"say": "Two."}
+                asked: dict[str, Any] = {"instructions": words, "is_persistent": True}
+                async with agent.session(*steps, name="told", **asked) as (session, tap):
+                    await session.turn("Go on.")
+                    await session.turn("Go on.")
+        return requests, tap
+
+    requests, tap = run(test)
+    assert [[item.role for item in items if words in item.text] for items in requests] == [["developer"]] * 2
+    # Only a new thread takes instructions.
+    assert (len(tap.of(HistoryOffered)), len(tap.of(HistoryGiven))) == (1, 1)
+
+
+def test_messages_are_refused_because_exec_takes_none(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with real_exec(tmp_path) as agent, agent.session({"say": "One."}, name="none") as (session, _):
+            with pytest.raises(RefusedError, match="takes_history") as refused:
+                await session.give(())
+            assert refused.value.code == "runtime.capability"
 
     run(test)

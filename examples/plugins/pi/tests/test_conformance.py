@@ -26,5 +26,6 @@ def test_pi_proves_what_it_declares_and_refuses_the_rest(
     assert digest == program.sha256
     assert {each.case: each.what for each in verdicts if each.result is Result.FAILED} == {}
     refused = {each.case for each in verdicts if each.result is Result.REFUSED}
-    assert refused == {"dynamic-tools", "compaction", "structured-output"}
+    giving = {"history", "history-resumed", "start-instructions", "turn-instructions"}
+    assert refused == {"dynamic-tools", "compaction", "structured-output", *giving}
     assert {each.case for each in verdicts if each.result is Result.NOT_APPLICABLE} == set()

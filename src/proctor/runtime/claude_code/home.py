@@ -8,6 +8,7 @@ from typing import Any, Final
 from proctor.contain.fences import Fences
 from proctor.errors import InputError, disk_error
 from proctor.fact import Fact
+from proctor.ids import ThreadId
 from proctor.runtime.agent_fences import agent_fences, fences_fact
 from proctor.runtime.base import HostRequest, SessionRequest
 from proctor.runtime.claude_code import tools
@@ -85,8 +86,14 @@ def _shell(request: HostRequest) -> Path:
     return request.home / "shell"
 
 
-def arguments(program: str, request: SessionRequest, *, resume_at: str | None = None) -> list[str]:
-    """Return the command line of a session. `resume_at` is the last message of the existing thread that it gets."""
+def arguments(
+    program: str, request: SessionRequest, *, resume_at: str | None = None, stored: ThreadId | None = None
+) -> list[str]:
+    """Return the command line of a session.
+
+    `resume_at` is the last message of the existing thread that it gets; `stored` names a new thread whose history is in
+    a session file.
+    """
     words = [program, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     words += ["--include-partial-messages", "--permission-prompt-tool", "stdio", "--model", request.model.name]
     if request.profile is not Profile.MINE:
@@ -95,7 +102,7 @@ def arguments(program: str, request: SessionRequest, *, resume_at: str | None = 
         words += ["--mcp-config", tools.mcp_config()]
     if "max_turns" in request.options:
         words += ["--max-turns", str(request.options["max_turns"])]
-    if (thread := request.resume or request.fork) is not None:
+    if (thread := request.resume or request.fork or stored) is not None:
         # With an equals sign, so that the value cannot be parsed as a separate argument.
         words += [f"--resume={thread}"]
     if request.fork is not None:

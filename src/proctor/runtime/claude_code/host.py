@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from proctor.runtime.claude_code.history import last_reply, session_file
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
+from proctor.runtime.claude_code.stored_history import StoredHistory, stored_history
+from proctor.runtime.delivery import offer_of
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.runtime.line_process import LineCount, open_line_process
 from proctor.spec.model import Profile
@@ -59,6 +62,15 @@ class ClaudeHost:
         homes = sorted(self._request.home.glob("sessions/*"))
         return next((each for each in homes if session_file(each / "claude", thread) is not None), None)
 
+    async def _store_history(self, request: SessionRequest, own: HostRequest, tap: Tap) -> StoredHistory | None:
+        """Write a long history of a new thread to a session file, and return it."""
+        stored = stored_history(request, config=home.config_dir(own))
+        if stored is not None:
+            tap.record(offer_of(stored.conversion))
+            at = datetime.fromtimestamp(self._request.clock.wall_ms() / 1000, UTC)
+            await anyio.to_thread.run_sync(partial(stored.write, at=at))
+        return stored
+
     @property
     def frames_in(self) -> int:
         return self._count.lines
@@ -76,6 +88,7 @@ class ClaudeHost:
             "resumed": (request.resume or request.fork) is not None,
             "fenced": fences is not None,
         }
+        stored, program = await self._store_history(request, own, tap), self._request.program.start_path
         try:
             async with anyio.create_task_group() as tasks:
                 session = ClaudeSession(
@@ -86,10 +99,13 @@ class ClaudeHost:
                     config=home.config_dir(own),
                     fences_fact=home.session_fences_fact(own, request, fences),
                     deadlines=self._deadlines,
+                    stored=stored,
                 )
                 tap.record(StepTaken(step=STARTED, detail=started))
                 async with open_line_process(
-                    home.arguments(self._request.program.start_path, request, resume_at=resume_at),
+                    home.arguments(
+                        program, request, resume_at=resume_at, stored=None if stored is None else stored.thread
+                    ),
                     request=self._request,
                     listener=session,
                     tap=tap,

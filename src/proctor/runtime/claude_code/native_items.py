@@ -36,6 +36,12 @@ def native_items(messages: Iterable[Message]) -> Conversion:
     return Conversion(items=items, omitted=prepared.omitted, unanswered=prepared.unanswered)
 
 
+def is_agents_text(item: NativeItem) -> bool:
+    """Return whether a frame holds a text of the agent."""
+    content = item.value["message"]["content"]
+    return bool(item.value["type"] == "assistant" and content[0]["type"] == "text")
+
+
 def _step_frames(step: Message | Round) -> Iterator[NativeItem]:
     if isinstance(step, Round):
         calls = [_call(call) for call in step.calls]

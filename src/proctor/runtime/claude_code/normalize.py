@@ -104,8 +104,12 @@ class ClaudeNormalizer:
     # ── frames to the agent ──
 
     def _to_agent(self, envelope: wire.Envelope, raw: bytes, row: Row) -> Iterator[Event]:
-        if envelope.type == "user":
+        if envelope.type in ("user", "assistant"):
             said = decoding.decode(raw, wire.Said)
+            if envelope.type == "assistant" or said.is_given:
+                self._turns.give(said.uuid)
+                yield RequestSent(method=f"give {envelope.type}", frame=row.seq, at_ms=row.at_ms)
+                return
             if self._turns.said(said.uuid):
                 self._turn, self._has_begun = TurnId(said.uuid), False
                 self._used, self._is_usage_known = None, True
@@ -137,6 +141,8 @@ class ClaudeNormalizer:
                 yield from (
                     self._assistant_blocks(said, row) if envelope.type == "assistant" else self._tool_results(said, row)
                 )
+            case "result" if self._turns.is_giving:
+                yield FrameNoted(native="result of a given message", frame=row.seq, at_ms=row.at_ms)
             case "result":
                 result = decoding.decode(raw, wire.Result)
                 yield from self._begin_turn(row)
@@ -156,7 +162,7 @@ class ClaudeNormalizer:
 
     def _begin_turn(self, row: Row) -> Iterator[Event]:
         """Emit the beginning of the turn with its first frame."""
-        if not self._has_begun:
+        if not self._has_begun and not self._turns.is_giving:
             self._has_begun = True
             yield TurnBegan(turn=self._turn, frame=row.seq, at_ms=row.at_ms)
 

@@ -88,6 +88,14 @@ def answer(question: ToolQuestion, decision: Decision) -> Answer:
     return Answer(decision="decline", body={"behavior": "deny", "message": "Declined by Proctor's policy."})
 
 
+def prompt_hook_answer(instructions: str) -> Mapping[str, Any]:
+    """Return the reply to the hook that runs with each prompt: instructions for the model, in the role `system`.
+
+    They remain in the thread, also when it is resumed (seen with 2.1.325), so they are sent with one prompt only.
+    """
+    return {"hookSpecificOutput": {"hookEventName": wire.PROMPT_SUBMIT, "additionalContext": instructions}}
+
+
 def hook_answer(input_: Any) -> Mapping[str, Any]:
     """Return the reply to the hook that runs before each tool call. It makes calls outside the sandbox need approval.
 

@@ -1,7 +1,7 @@
 """A session of Claude Code in its own process."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,22 +16,30 @@ from anyio.abc import TaskGroup
 
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.message import Message
 from proctor.event.row import HistoryKept, QuestionAnswered
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionRequest, Tap
+from proctor.runtime.base import Delivery, SessionRequest, Tap
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.approvals import ApprovalHandler
+from proctor.runtime.claude_code.frame_giver import BASE_S, FrameGiver
 from proctor.runtime.claude_code.history import read_session, session_file
-from proctor.runtime.claude_code.questions import ToolQuestion, hook_answer, read_question
+from proctor.runtime.claude_code.home import is_ephemeral
+from proctor.runtime.claude_code.native_items import native_items
+from proctor.runtime.claude_code.questions import ToolQuestion, hook_answer, prompt_hook_answer, read_question
 from proctor.runtime.claude_code.route import open_envelope, route_of
+from proctor.runtime.claude_code.stored_history import StoredHistory
 from proctor.runtime.claude_code.turns import Turns
+from proctor.runtime.conversion import Conversion, clean
+from proctor.runtime.delivery import NOTHING, delivery_of, offer_of, receipt_of
 from proctor.runtime.line_process import LineProcess, LineRoute
 from proctor.spec.model import Persistence
 
 _encode = msgspec.json.Encoder().encode
 
 HOOK = "proctor-pre-tool-use"
+PROMPT_HOOK = "proctor-user-prompt-submit"
 SOURCE = "session file"
 COMPACT = "/compact"
 # A message sent during an interrupt starts another turn, which must be interrupted too.
@@ -48,6 +56,8 @@ class Deadlines:
     """For all requests after a turn together."""
     farewell_s: float = 0.1
     """For each further request when `teardown_s` is used up: it is still sent, but hardly waited for."""
+    give_s: float = BASE_S
+    """For messages that are given together, apart from the time for each frame."""
 
 
 DEADLINES = Deadlines()
@@ -72,7 +82,9 @@ class ClaudeSession:
         config: Path,
         fences_fact: Fact,
         deadlines: Deadlines = DEADLINES,
+        stored: StoredHistory | None = None,
     ) -> None:
+        """`stored` is the session file that the program reads the history from."""
         self.line_process: LineProcess | None = None
         self.thread: ThreadId | None = None
         self._request = request
@@ -94,6 +106,12 @@ class ClaudeSession:
         self._schema: Mapping[str, Any] | None = None
         self._is_greeted = self._is_cut_off = self._is_halted = self._is_at_tools = False
         self._background: set[str] = set()
+        self._stored = stored
+        # Given with the first turn, because the program accepts an output schema only before.
+        self._history = native_items(request.history) if stored is None else stored.rest
+        self._instructions: list[str] = []  # for the next prompt
+        self._has_prompt_hook = False
+        self._giver = FrameGiver(self._send, self._turns, tap, base_s=deadlines.give_s)
 
     # ── what the supervisor sees ──
 
@@ -129,13 +147,47 @@ class ClaudeSession:
             raise self._gone()
         if self._turns.current is not None:
             raise RefusedError("peer.refused", "a turn is already running")
+        if self._giver.is_busy:
+            raise RefusedError("peer.refused", "messages are being given")
         await self._greet(schema)
+        await self._give_history()
         self._teardown_left_s = self._deadlines.teardown_s
         self._over, self._is_halted = anyio.Event(), False
         await self._send_user_message(prompt)
         await self._over.wait()
         if self._is_cut_off:
             raise self._gone()
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        """Add messages to the thread, and instructions to the next prompt.
+
+        Initializes the program, which then accepts no output schema.
+        """
+        if self._hangup is not None:
+            raise self._gone()
+        if self._turns.current is not None or self._giver.is_busy:
+            what = "messages are being given" if self._giver.is_busy else "a turn is running"
+            raise RefusedError("peer.refused", what)
+        if instructions is not None and self._is_greeted and not self._has_prompt_hook:
+            what = "the session was opened without `expects_instructions`, which Claude Code must know from the start"
+            raise RefusedError("runtime.capability", what)
+        self._has_prompt_hook = self._has_prompt_hook or instructions is not None
+        await self._greet(self._schema)
+        await self._give_history()
+        return await self._give(native_items(messages), instructions=instructions)
+
+    async def _give_history(self) -> None:
+        history, self._history = self._history, NOTHING
+        await self._give(history, instructions=None)
+
+    async def _give(self, conversion: Conversion, *, instructions: str | None) -> Delivery:
+        if conversion.items or instructions is not None:
+            self._tap.record(offer_of(conversion, instructions=instructions))
+        if conversion.items:
+            await self._giver.give(conversion)
+        if instructions is not None:
+            self._instructions.append(clean(instructions))
+        return delivery_of(conversion)
 
     async def steer(self, text: str) -> None:
         """Add text to the running turn. It reaches the model with the next request.
@@ -185,15 +237,32 @@ class ClaudeSession:
             if schema != self._schema:
                 raise RefusedError("peer.refused", "Claude Code takes one schema per session, with its first turn")
             return
-        hooks = {"PreToolUse": [{"matcher": None, "hookCallbackIds": [HOOK]}]}
-        schema_field = {} if schema is None else {"jsonSchema": schema}
+        fields: dict[str, Any] = {"hooks": {"PreToolUse": [{"matcher": None, "hookCallbackIds": [HOOK]}]}}
+        self._has_prompt_hook = self._has_prompt_hook or self._request.expects_instructions
+        if self._has_prompt_hook:
+            fields["hooks"][wire.PROMPT_SUBMIT] = [{"matcher": None, "hookCallbackIds": [PROMPT_HOOK]}]
+        if schema is not None:
+            fields["jsonSchema"] = schema
+        if (instructions := self._request.instructions) is not None:
+            fields["appendSystemPrompt"] = clean(instructions)
+            if self._is_new_thread:
+                self._tap.record(offer_of(instructions=instructions))
         try:
-            await self._call("initialize", deadline_s=self._deadlines.start_s, hooks=hooks, **schema_field)
+            await self._call("initialize", deadline_s=self._deadlines.start_s, **fields)
         except HangupError as error:
             if self._last_errors:
-                raise RefusedError("peer.refused", "; ".join(self._last_errors)) from error
+                problem = "; ".join(self._last_errors)
+                if self._stored is not None:
+                    self._tap.record(receipt_of(problem=problem))
+                raise RefusedError("peer.refused", problem) from error
             raise
         self._is_greeted, self._schema = True, schema
+        if instructions is not None and self._is_new_thread:
+            self._tap.record(receipt_of(instructions=instructions))
+
+    @property
+    def _is_new_thread(self) -> bool:
+        return self._request.resume is None and self._request.fork is None
 
     async def _send_user_message(self, text: str, **more: Any) -> None:
         message = str(uuid4())
@@ -264,12 +333,15 @@ class ClaudeSession:
                     self._is_at_tools = False
                 elif delta is not None and delta.stop_reason is not None:
                     self._is_at_tools = delta.stop_reason == "tool_use"
+            case "result" if self._turns.is_giving:
+                pass
             case "result":
                 self._is_at_tools = False
                 self._last_errors = envelope.errors or ()
                 self._news.set()
                 self._ended(is_over=self._turns.heard_result())
             case "command_lifecycle":
+                self._giver.heard_state(envelope.command_uuid or "", envelope.state or "")
                 self._ended(is_over=self._turns.heard_state(envelope.command_uuid or "", envelope.state or ""))
             case "control_response" if envelope.response is not None:
                 if (pending := self._pending.get(envelope.response.request_id)) is not None:
@@ -280,12 +352,21 @@ class ClaudeSession:
             case "control_cancel_request":
                 self._approvals.open_questions.withdraw([envelope.request_id or ""])
             case "system" if envelope.subtype == "init" and envelope.session_id:
+                self._note_stored(envelope.session_id)
                 self.thread = self.thread or ThreadId(envelope.session_id)
             case "system" if envelope.subtype == "status":
                 self._is_at_tools = False
             case "system" if envelope.tasks is not None:
                 self._background = {task.task_id for task in envelope.tasks}
                 self._news.set()
+
+    def _note_stored(self, thread: str) -> None:
+        """Record that the program has read the session file, and remove it if the thread is not to be stored."""
+        stored, self._stored = self._stored, None
+        if stored is not None and thread == stored.thread:
+            self._tap.record(receipt_of(stored.conversion))
+            if is_ephemeral(self._request):
+                stored.path.unlink(missing_ok=True)
 
     def _ended(self, *, is_over: bool) -> None:
         if is_over:
@@ -300,6 +381,7 @@ class ClaudeSession:
         self._background.clear()
         for pending in self._pending.values():
             pending.done.set()
+        self._giver.hang_up(cause)
         self._over.set()
         self._news.set()
 
@@ -309,7 +391,7 @@ class ClaudeSession:
         request, subtype = envelope.request_id or "", (envelope.request or wire.Request()).subtype
         if subtype == "hook_callback":
             assert envelope.request is not None
-            self._reply(request, hook_answer(envelope.request.input))
+            self._reply(request, self._hook_answer(envelope.request.input))
         elif subtype == "can_use_tool":
             question = read_question(envelope)
             if (answer := self._approvals.take(question)) is not None:
@@ -326,6 +408,14 @@ class ClaudeSession:
             self._tap.record(QuestionAnswered(request=request, method=subtype, decision="unknown request", by="policy"))
             error = {"subtype": "error", "request_id": request, "error": f"Proctor does not know {subtype}"}
             self._tasks.start_soon(self._answer, {"type": "control_response", "response": error})
+
+    def _hook_answer(self, input_: Any) -> Mapping[str, Any]:
+        if not isinstance(input_, dict) or input_.get("hook_event_name") != wire.PROMPT_SUBMIT:
+            return hook_answer(input_)
+        instructions, self._instructions = self._instructions, []
+        for text in instructions:
+            self._tap.record(receipt_of(instructions=text))
+        return prompt_hook_answer("\n\n".join(instructions)) if instructions else {}
 
     async def _consider(self, question: ToolQuestion) -> None:
         if (answer := await self._approvals.consider(question, record_row=self._tap.record)) is not None:

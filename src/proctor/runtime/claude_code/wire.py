@@ -120,6 +120,12 @@ class Said(Native, frozen=True):
     tool_result_meta: tuple[Unrun, ...] = ()
     tool_use_result: Any = None
     uuid: str = ""
+    should_query: bool | None = msgspec.field(default=None, name="shouldQuery")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether Proctor added this message of the user to the thread without a turn."""
+        return self.should_query is False
 
 
 class Init(Native, frozen=True):
@@ -128,6 +134,10 @@ class Init(Native, frozen=True):
     cwd: str | None = None
     claude_code_version: str | None = None
     api_key_source: str | None = msgspec.field(default=None, name="apiKeySource")
+
+
+PROMPT_SUBMIT: Final = "UserPromptSubmit"
+"""The event of the hook that the program calls with each prompt, before it asks the model."""
 
 
 class Hook(Native, frozen=True):

@@ -17,4 +17,7 @@ CAPABILITIES = Capabilities(
     dynamic_tools=True,
     compaction=True,
     structured_output=True,
+    takes_history=True,
+    takes_instructions=True,
+    takes_turn_instructions=True,
 )

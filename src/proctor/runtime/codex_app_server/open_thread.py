@@ -5,6 +5,7 @@ from typing import Any
 from proctor.runtime.base import SessionRequest
 from proctor.runtime.codex.home import PROVIDER, thread_settings
 from proctor.runtime.codex_app_server.tools import tool_definitions
+from proctor.runtime.conversion import clean
 
 
 def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
@@ -33,6 +34,7 @@ def opening_request(request: SessionRequest) -> tuple[str, dict[str, Any]]:
 
 def thread_params(request: SessionRequest) -> dict[str, Any]:
     """Return the parameters of thread/start."""
+    instructions = {} if request.instructions is None else {"developerInstructions": clean(request.instructions)}
     return {
         "cwd": str(request.workspace),
         "ephemeral": not request.is_persistent,
@@ -42,4 +44,5 @@ def thread_params(request: SessionRequest) -> dict[str, Any]:
         # Codex always asks, and Proctor answers by policy, so that each denial is recorded.
         "approvalPolicy": "on-request",
         "config": thread_settings(request),
+        **instructions,
     }

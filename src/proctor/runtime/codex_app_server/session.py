@@ -1,6 +1,6 @@
 """A session on one thread of the app-server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,19 +15,22 @@ from proctor.clock import Clock
 from proctor.contain.identity import ProcessIdentity
 from proctor.contain.reap import kill_trees
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.message import Message
 from proctor.event.row import StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionRequest, Tap
+from proctor.runtime.base import Delivery, SessionRequest, Tap
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.calls import Ask
 from proctor.runtime.codex_app_server.connection import Connection
+from proctor.runtime.codex_app_server.native_items import developer_item, native_items
 from proctor.runtime.codex_app_server.open_thread import opening_request
 from proctor.runtime.codex_app_server.questions import params_in
 from proctor.runtime.codex_app_server.read_thread import StoredThread, read_thread
 from proctor.runtime.codex_app_server.route import Envelope
 from proctor.runtime.codex_app_server.turns import Turns
+from proctor.runtime.delivery import delivery_of, offer_of, receipt_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ class CodexSession:
         self._running: set[str] = set()
         self._may_have_processes = False
         self._all_ended = anyio.Event()
+        self._is_giving = False
 
     # ── what the supervisor sees ──
 
@@ -116,6 +120,10 @@ class CodexSession:
 
     async def start(self) -> None:
         method, params = opening_request(self._request)
+        # Codex ignores the instructions for an existing thread (seen with 0.163).
+        instructions = self._request.instructions if method == "thread/start" else None
+        if instructions is not None:
+            self.tap.record(offer_of(instructions=instructions))
         if self._request.resume is not None:
             self._connection.claim_thread(self._request.resume, self)
         deadline_s = self._deadlines.start_s
@@ -127,6 +135,10 @@ class CodexSession:
         if started.thread.id not in self._connection.threads_of(self):
             raise PeerError("peer.wire", f"{method}: the server returned a thread that belongs to another session")
         self._thread = ThreadId(started.thread.id)
+        if instructions is not None:
+            self.tap.record(receipt_of(instructions=instructions))
+        if self._request.history:
+            await self.give(self._request.history)
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         params: dict[str, Any] = {"threadId": self.thread, "input": _input(prompt)}
@@ -142,6 +154,23 @@ class CodexSession:
 
     async def compact(self) -> None:
         await self._take_turn("thread/compact/start", {"threadId": self.thread})
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        """Add items to the thread. Codex takes all items of a request or none."""
+        if self._turns.is_running or self._is_giving:
+            # Codex would add the items to the running turn.
+            what = "messages are being given" if self._is_giving else "a turn is running"
+            raise RefusedError("peer.refused", f"{wire.GIVE}: {what}")
+        if self._hangup is not None:
+            raise self._gone()
+        conversion = native_items(messages)
+        items = [item.value for item in conversion.items]
+        items += [] if instructions is None else [developer_item(instructions)]
+        if items:
+            self.tap.record(offer_of(conversion, instructions=instructions))
+            await self.inject(items)
+            self.tap.record(receipt_of(conversion, instructions=instructions))
+        return delivery_of(conversion)
 
     async def steer(self, text: str) -> None:
         if not self._turns.is_running:
@@ -196,8 +225,23 @@ class CodexSession:
         if self._thread is not None:
             await self._try("thread/unsubscribe", {"threadId": self.thread})
 
+    async def inject(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Add items to the thread, all or none. Raises RefusedError if the server finds one invalid."""
+        self._is_giving = True
+        params = {"threadId": self.thread, "items": items}
+        try:
+            await self._connection.call(wire.GIVE, params, deadline_s=self._deadlines.start_s, listener=self)
+        except PeerError as error:
+            if not isinstance(error, DeadlineError | HangupError):
+                self.tap.record(receipt_of(problem=error.what))
+            raise
+        finally:
+            self._is_giving = False
+
     async def _take_turn(self, method: str, params: dict[str, Any]) -> None:
         """Request a turn and wait until it is over."""
+        if self._is_giving:
+            raise RefusedError("peer.refused", f"{method}: messages are being given")
         if self._turns.is_running:
             # The server would add the prompt to the running turn.
             raise RefusedError("peer.refused", f"{method}: a turn is already running")

@@ -9,13 +9,15 @@ from proctor.runtime.codex_app_server.route import Envelope
 # Names that `normalize` and `session` compare with, and names that Proctor sends. `wire` lists the others.
 _NAMES = """
 error initialize initialized item/completed item/started mcpServer/startupStatus/updated
-thread/backgroundTerminals/clean thread/compact/start thread/fork thread/read thread/resume thread/start
-thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
+thread/backgroundTerminals/clean thread/compact/start thread/fork thread/inject_items thread/read thread/resume
+thread/start thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
 turn/completed turn/interrupt turn/start turn/started turn/steer warning guardianWarning configWarning deprecationNotice
+function_call function_call_output input_text items message output_text
 agentMessage collabAgentToolCall commandExecution dynamicToolCall fileChange imageGeneration imageView mcpToolCall plan
 reasoning sleep userMessage webSearch
 active completed declined failed idle inProgress interrupted notLoaded systemError
-danger-full-access developer instructions never on-failure on-request read-only untrusted workspace-write
+danger-full-access developer developerInstructions instructions never on-failure on-request read-only untrusted
+workspace-write
 dangerFullAccess readOnly workspaceWrite
 """.split()
 

@@ -201,6 +201,7 @@ class TurnStartParams(Native, frozen=True):
 OPENINGS = frozenset({"thread/start", "thread/resume", "thread/fork"})
 PROMPTS = frozenset({"turn/start", "turn/steer"})
 READ_TURNS = "thread/turns/list"
+GIVE = "thread/inject_items"
 
 # Notifications that carry a piece of streamed text.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})

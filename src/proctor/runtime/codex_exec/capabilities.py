@@ -13,4 +13,5 @@ CAPABILITIES = Capabilities(
     event_stream=True,
     parallel_sessions=True,
     structured_output=True,
+    takes_instructions=True,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from proctor.errors import RefusedError
 from proctor.ids import ThreadId
@@ -22,6 +22,7 @@ from proctor.runtime.codex_exec.rollout import is_id
 from proctor.spec.model import SCRIPTED
 
 How = Literal["start", "resume", "fork"]
+INSTRUCTIONS: Final = "developer_instructions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +61,26 @@ def written_arguments(
 ) -> Iterator[Sequence[str]]:
     """Yield the command line of a turn, whose files exist inside the block.
 
-    The URL of a scripted model holds a token, and every user of the machine can read a command line. So the URL is in a
-    profile, a file of settings that `--profile` names.
+    Every user of the machine can read a command line, and Linux limits the length of one argument to 128 KiB. So what
+    is private or long is in a profile, a file of settings that `--profile` names: the URL of a scripted model, which
+    holds a token, and instructions.
     """
     settings = {**overrides(host), **thread_settings(request), "model_provider": PROVIDER}
-    if request.model.provider != SCRIPTED or BASE_URL not in settings:
+    private: dict[str, Any] = {}
+    if request.model.provider == SCRIPTED and BASE_URL in settings:
+        private[BASE_URL] = settings.pop(BASE_URL)
+    if (instructions := instructions_of(request, opening)) is not None:
+        private[INSTRUCTIONS] = instructions
+    if not private:
         yield arguments(host, request, opening, settings=settings, schema=schema)
         return
-    url = {BASE_URL: settings.pop(BASE_URL)}
-    with written_profile(url, home=codex_home(host)) as profile:
+    with written_profile(private, home=codex_home(host)) as profile:
         yield arguments(host, request, opening, settings=settings, schema=schema, profile=profile)
+
+
+def instructions_of(request: SessionRequest, opening: Opening) -> str | None:
+    """Return the instructions that Codex gets with this turn. It takes them only for a new thread."""
+    return request.instructions if opening.how == "start" else None
 
 
 def arguments(

@@ -15,15 +15,19 @@ import msgspec
 from proctor import decoding
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import DeadlineError, HangupError, RefusedError, disk_error
+from proctor.event.message import Message
 from proctor.event.row import Direction, HistoryKept, StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import HostRequest, SessionRequest, Tap
+from proctor.runtime.base import Delivery, HostRequest, SessionRequest, Tap
+from proctor.runtime.capability import missing_capability
 from proctor.runtime.codex.home import codex_home, own_variables
 from proctor.runtime.codex_exec import steps, wire
-from proctor.runtime.codex_exec.command import Opening, opening_of, written_arguments
+from proctor.runtime.codex_exec.capabilities import ID
+from proctor.runtime.codex_exec.command import Opening, instructions_of, opening_of, written_arguments
 from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
 from proctor.runtime.codex_exec.session_facts import session_facts
+from proctor.runtime.delivery import offer_of, receipt_of
 from proctor.runtime.line_process import PLAIN, SEND_S, LineCount, LineProcess, LineRoute, open_line_process
 from proctor.transport.process import StopDeadlines
 
@@ -50,6 +54,7 @@ class ExecSession:
         self._idle = anyio.Event()
         self._idle.set()
         self._rollout: Rollout | None = None
+        self._offered: str | None = None
         self._start_files = ExitStack()
         """Deletes the files that Codex reads only when it starts."""
 
@@ -88,6 +93,9 @@ class ExecSession:
         finally:
             self._idle.set()
 
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        raise missing_capability("takes_history", runtime_id=ID)
+
     async def steer(self, text: str) -> None:
         raise RefusedError("runtime.capability", "codex exec cannot take input while a turn runs")
 
@@ -114,6 +122,9 @@ class ExecSession:
 
     async def _run(self, argv: Sequence[str], opening: Opening, prompt: str, *, before: Rollout | None) -> None:
         self._tap.record(StepTaken(step=steps.STARTED, detail={"how": opening.how, "argv": list(argv)}))
+        self._offered = instructions_of(self._request, opening)
+        if self._offered is not None:
+            self._tap.record(offer_of(instructions=self._offered))
         if before is not None:
             self._tap.record(steps.usage_step(steps.USAGE_BEFORE, before.total))
         try:
@@ -207,6 +218,9 @@ class ExecSession:
             if type_ == "thread.started":
                 # Codex has read its settings.
                 self._start_files.close()
+                if self._offered is not None:
+                    self._tap.record(receipt_of(instructions=self._offered))
+                    self._offered = None
             if type_ == "thread.started" and self._thread is None:
                 self._thread = ThreadId(decoding.decode(line, wire.ThreadStarted).thread_id)
             elif type_ in wire.ENDS:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,14 @@ import msgspec
 from proctor.contain.fences import Fences
 from proctor.contain.launch import new_marker, wrap
 from proctor.errors import PeerError, RefusedError, disk_error
+from proctor.event.message import Message
 from proctor.event.row import Direction, FactsLearned, StepTaken
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId, TurnId
 from proctor.protocol.hand_in import FEEDBACK_VARIABLE
 from proctor.runtime.agent_fences import agent_fences, fences_fact
-from proctor.runtime.base import HostRequest, SessionRequest, Tap
-from proctor.runtime.capability import require_capability
+from proctor.runtime.base import Delivery, HostRequest, SessionRequest, Tap
+from proctor.runtime.capability import missing_capability, require_capability
 from proctor.runtime.executable import identify, identity_fact
 from proctor.runtime.line_process import PLAIN, LineCount, LineProcess, LineRoute, open_line_process
 from proctor.runtime.process.capabilities import CAPABILITIES, ID
@@ -164,6 +165,9 @@ class ProcessSession:
         """Do nothing: a turn's whole process tree ends with it."""
 
     # ── not supported ──
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        raise missing_capability("takes_history", runtime_id=ID)
 
     async def steer(self, text: str) -> None:
         require_capability(CAPABILITIES, "turn_steer", runtime_id=ID)

@@ -1,6 +1,6 @@
 """A session that replays a recorded attempt: every line in both directions, in the recorded order."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from proctor import decoding
 from proctor.errors import HangupError, RefusedError
+from proctor.event.message import Message
 from proctor.event.model import SessionBegan
 from proctor.event.row import ChannelClosed, ChildExited, Direction, FactsLearned, StepTaken
 from proctor.event.supervisor_events import decode_supervisor_row
@@ -17,8 +18,8 @@ from proctor.evidence.reader import MAX_LINE_BYTES
 from proctor.fact import Authority, Fact
 from proctor.ids import RuntimeId, ThreadId
 from proctor.protocol.lines import LineSplitter
-from proctor.runtime.base import HostRequest, Normalizer, SessionRequest, Tap
-from proctor.runtime.capability import require_capability
+from proctor.runtime.base import Delivery, HostRequest, Normalizer, SessionRequest, Tap
+from proctor.runtime.capability import missing_capability, require_capability
 from proctor.runtime.line_process import LineCount
 from proctor.runtime.replay.capabilities import CAPABILITIES, ID
 from proctor.runtime.replay.normalize import NOT_REPLAYED, REPLAY_OF, REPLAYED
@@ -196,6 +197,9 @@ class ReplaySession:
         self._tap.record(StepTaken(step=NOT_REPLAYED, detail={"what": what}))
 
     # ── not supported by a recording ──
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        raise missing_capability("takes_history", runtime_id=ID)
 
     async def steer(self, text: str) -> None:
         require_capability(CAPABILITIES, "turn_steer", runtime_id=ID)

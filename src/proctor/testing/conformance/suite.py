@@ -9,7 +9,7 @@ import anyio
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import InputError, ProctorError, unwrap_single
 from proctor.spec.model import Isolation
-from proctor.testing.conformance import endings, frames, questions, record, turns
+from proctor.testing.conformance import endings, frames, giving, questions, record, turns
 from proctor.testing.conformance.case import Case, CaseVerdict, NotApplicableError, Result, UnprovenError
 from proctor.testing.conformance.refusals import refused
 from proctor.testing.conformance.subject import Subject
@@ -108,6 +108,34 @@ _CASES: Final = (
         run=turns.structured_output,
         needs=("thread_start",),
         supply="`output_schema` of `Session.turn`",
+    ),
+    Case(
+        id="history",
+        sentence="Messages that a thread is given reach the model once each and in order, and are not turns.",
+        run=giving.history,
+        needs=("thread_start",),
+        supply="`Session.give`, with a `HistoryOffer` before and a `HistoryReceipt` after it",
+    ),
+    Case(
+        id="history-resumed",
+        sentence="In a resumed thread the model receives what the thread was given before and after.",
+        run=giving.history_resumed,
+        needs=("thread_start", "thread_resume"),
+        supply="the same in a thread that was opened with `SessionRequest.resume`",
+    ),
+    Case(
+        id="start-instructions",
+        sentence="Instructions that a thread starts with reach the model in the developer or system role only.",
+        run=giving.start_instructions,
+        needs=("thread_start",),
+        supply="`SessionRequest.instructions`",
+    ),
+    Case(
+        id="turn-instructions",
+        sentence="Instructions given between turns reach the model in the developer or system role only, and once.",
+        run=giving.turn_instructions,
+        needs=("thread_start",),
+        supply="`instructions` of `Session.give`",
     ),
     Case(
         id="flood",

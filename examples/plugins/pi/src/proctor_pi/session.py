@@ -1,6 +1,6 @@
 """A session with one pi process: turns, approvals, interrupts, and a clean end."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,10 +14,11 @@ from anyio.abc import TaskGroup
 
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.message import Message
 from proctor.event.row import HistoryKept
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import SessionRequest, Tap
+from proctor.runtime.base import Delivery, SessionRequest, Tap
 from proctor.runtime.line_process import PLAIN, LineProcess, LineRoute
 from proctor_pi import kept
 from proctor_pi.approvals import Answer, ApprovalHandler, PiQuestion
@@ -101,6 +102,9 @@ class PiSession:
         await over.wait()
         if self._hangup is not None:
             raise HangupError("peer.hangup", self._hangup)
+
+    async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
+        raise RefusedError("runtime.capability", "pi cannot add messages to a thread")
 
     async def steer(self, text: str) -> None:
         if self._over is None or self._course.is_stopped:
