@@ -417,6 +417,28 @@ class Pool:
             return self._sessions.session(request)
 
 
+def session_settings(
+    runtime: str,
+    *,
+    workspace: str | Path | None = None,
+    model: Model | str | None = None,
+    login: str | None = None,
+    sandbox: SandboxName = "workspace-write",
+    approvals: str = "deny",
+    script: str | Path | None = None,
+    profile: ProfileName = "fresh",
+) -> SessionSettings:
+    """Check how a session would be opened, and return that. Opens nothing. Raises InputError as `session` does."""
+    _check("session", dict(locals()))
+    if model is None and script is None:
+        raise _no_model("session")
+    spec = _conversation(runtime, isolation="process", model=model, login=login, profile=profile, sandbox=sandbox)
+    spec = _with(spec, flow={"approvals": approvals}, script=script)
+    with _parameters_named():
+        load_project_built(spec, name=_NAME, folder=Path.cwd())
+    return _settings(spec, workspace=workspace, script=script)
+
+
 def sessions(root: str | Path | None = None) -> tuple[SessionSummary, ...]:
     """Return the sessions under an evidence root that can be opened again, the one that was asked last first."""
     return list_sessions(RootPaths(_root(root)))
@@ -589,6 +611,35 @@ async def _open(
     sandbox: str = "workspace-write",
     script: str | Path | None = None,
 ) -> AsyncIterator[Pool]:
+    values = dict(secrets) if isinstance(secrets, Mapping) else {}
+    names = [] if isinstance(secrets, Mapping) else [_secret_source(each) for each in secrets]
+    spec = _conversation(
+        runtime, isolation=isolation, model=model, login=login, options=options, env=env, profile=profile,
+        sandbox=sandbox, secrets=names,
+    )  # fmt: skip
+    async with AsyncExitStack() as stack:
+        with _parameters_named():
+            loaded = load_project_built(
+                _with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY
+            )
+            opened = open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values)
+            sessions = await stack.enter_async_context(opened)
+        yield Pool(sessions, spec)
+
+
+def _conversation(
+    runtime: str,
+    *,
+    isolation: str,
+    model: Model | str | None,
+    login: str | None,
+    profile: ProfileName,
+    sandbox: str,
+    options: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    secrets: Sequence[str | dict[str, str]] = (),
+) -> dict[str, Any]:
+    """Return the spec of conversations, as far as all of a pool have it in common."""
     flow = {"id": "flow", "runtime": [runtime], "isolation": isolation, "sandbox": sandbox, "env": dict(env or {})}
     flow["profile"] = profile
     if login is not None:
@@ -598,17 +649,7 @@ async def _open(
     if options is not None:
         flow["options"] = {runtime: dict(options)}
     mission = {"id": "conversation", "prompt": "A conversation."}
-    values = dict(secrets) if isinstance(secrets, Mapping) else {}
-    names = [] if isinstance(secrets, Mapping) else [_secret_source(each) for each in secrets]
-    spec = {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": names}
-    async with AsyncExitStack() as stack:
-        with _parameters_named():
-            loaded = load_project_built(
-                _with(spec, script=script), name=_NAME, folder=Path.cwd(), ignored_key=_SCRIPT_KEY
-            )
-            opened = open_sessions(loaded, root=_root(root), keep=RecordMode(evidence), secrets=values)
-            sessions = await stack.enter_async_context(opened)
-        yield Pool(sessions, spec)
+    return {"version": 1, "campaign": _NAME, "missions": [mission], "flows": [flow], "secrets": list(secrets)}
 
 
 @contextmanager
