@@ -19,13 +19,13 @@ from proctor.context.kept_session import (
     hold_session_folder,
     open_kept_session,
     read_header,
+    remove_old_store,
     session_home,
     session_paths,
 )
-from proctor.context.model import Ancestor, Sitting
+from proctor.context.model import Ancestor, SessionSettings, Sitting
 from proctor.context.store import open_store, read_store, refusing_damage
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
-from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId, SessionKey
 from proctor.runtime.registry import runtime_by_id
@@ -41,6 +41,31 @@ class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Folders that were removed."""
     left: tuple[str, ...]
     """What is left, and why."""
+    failed: tuple[str, ...] = ()
+    """Folders that could not be removed, and why."""
+
+
+def create_session(root: RootPaths, key: str, *, settings: SessionSettings, clock: Clock) -> None:
+    """Create a session in which nothing was said yet. `settings` say how it is opened.
+
+    Raises InputError if the id is taken or invalid.
+    """
+    paths = session_paths(root, key)
+    if paths.header.exists():
+        raise _exists(key)
+    paths.create()
+    with hold_session_folder(paths):
+        # Checked again under the lock: another process may have created it meanwhile.
+        if paths.header.exists():
+            raise _exists(key)
+        remove_old_store(paths)
+        with open_store(paths.store) as store:
+            store.write_setup(replace(store.setup, settings=settings))
+        create_header(paths, clock=clock)
+
+
+def _exists(key: str) -> InputError:
+    return InputError("session.exists", f"there is a session {key!r} already", key="id")
 
 
 def reset_session(root: RootPaths, key: str, *, clock: Clock) -> None:
@@ -61,13 +86,25 @@ def fork_session(root: RootPaths, key: str, new_key: str, *, clock: Clock) -> No
 def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
     """Copy a session that this process holds. No turn may be running. Raises as `fork_session`."""
     paths = session_paths(kept.root, new_key)
-    if paths.folder.exists():
-        raise InputError("session.exists", f"there is a session {new_key!r} already", key="id")
-    make_folder(paths.folder)  # fails if another process has just created it
-    created = [paths.folder]
-    try:
-        with hold_session_folder(paths), refusing_damage(paths.store):
-            kept.store.copy_to(paths.store)
+    if paths.header.exists():
+        raise _exists(new_key)
+    paths.create()
+    with hold_session_folder(paths):
+        # Checked again under the lock: another process may have created it meanwhile.
+        if paths.header.exists():
+            raise _exists(new_key)
+        created = [paths.folder]
+        try:
+            remove_old_store(paths)
+            with refusing_damage(paths.store):
+                kept.store.copy_to(paths.store)
+            # Before the session exists: a deletion of it must not remove the evidence of the other one.
+            with open_store(paths.store) as store:
+                store.take_over_sittings()
+                binding, revision = store.binding
+                # In a process of a pool, the agent itself makes the copy of the thread.
+                if binding is not None and binding.process is not None:
+                    store.bind(replace(binding, is_fork=True), revision=revision)
             source = Ancestor(session=kept.header.id, turns=kept.store.next_turn() - 1)
             header = create_header(paths, clock=clock, ancestors=(*kept.header.ancestors, source))
             created.append(session_home(header))
@@ -75,16 +112,10 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
             if kept.pool_workspaces is not None:
                 created.append(kept.workspace_of(header))
                 _copy_folder(kept.workspace, kept.workspace_of(header))
-            with open_store(paths.store) as store:
-                store.take_over_sittings()
-                binding, revision = store.binding
-                # In a process of a pool, the agent itself makes the copy of the thread.
-                if binding is not None and binding.process is not None:
-                    store.bind(replace(binding, is_fork=True), revision=revision)
-    except BaseException:
-        for folder in filter(Path.exists, created):
-            remove(folder)
-        raise
+        except BaseException:
+            for folder in filter(Path.exists, created):
+                remove(folder)
+            raise
 
 
 def _copy_home(source: Path, target: Path) -> None:
@@ -107,8 +138,12 @@ def _copy_folder(source: Path, target: Path, *, left_out: Callable[[str, list[st
         return
 
     def copy(file: str, copied: str) -> None:
-        if Path(file).is_symlink() or Path(file).is_file():
-            shutil.copy2(file, copied, follow_symlinks=False)
+        try:
+            if Path(file).is_symlink() or Path(file).is_file():
+                shutil.copy2(file, copied, follow_symlinks=False)
+        except OSError as error:
+            # Raised as another exception, because copytree collects an OSError and continues.
+            raise disk_error(error, path=copied) from error
 
     try:
         shutil.copytree(source, target, symlinks=True, copy_function=copy, ignore=left_out)
@@ -126,6 +161,7 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
     paths = find_session(root, key)
     removed: list[str] = []
     left: list[str] = []
+    failed: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(hold_session_folder(paths))
         header = read_header(paths)
@@ -153,10 +189,11 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
                 remove(folder)
                 removed.append(str(folder))
             except OSError as error:
-                left.append(f"{folder}: {error.strerror}")
+                failed.append(f"{folder}: {error.strerror}")
     if not has_evidence and own:
-        left.append(f"the evidence of {len(own)} sittings, which --evidence removes")
-    return SessionRemoval(id=header.id, removed=tuple(removed), left=tuple(left))
+        count = "1 sitting" if len(own) == 1 else f"{len(own)} sittings"
+        left.append(f"the evidence of {count}, which --evidence removes")
+    return SessionRemoval(id=header.id, removed=tuple(removed), left=tuple(left), failed=tuple(failed))
 
 
 def _evidence_of(root: RootPaths, sittings: tuple[Sitting, ...]) -> tuple[list[Path], list[str]]:

@@ -14,7 +14,7 @@ from proctor.clock import Clock
 from proctor.contain.identity import ProcessIdentity
 from proctor.context.mirror import MirrorFold
 from proctor.context.model import Ancestor, Binding, RecordedTurn, SessionHeader, Sitting, SittingState, TurnState
-from proctor.context.store import SessionStore, open_store
+from proctor.context.store import SessionStore, open_store, refuse_missing_store
 from proctor.errors import EvidenceError, InputError, MachineError
 from proctor.event.outcome import NOT_ENDED
 from proctor.event.row import Row
@@ -187,11 +187,23 @@ def open_kept_session(root: RootPaths, key: str, *, clock: Clock, must_exist: bo
     paths = find_session(root, key) if must_exist else session_paths(root, key)
     paths.create()
     with hold_session_folder(paths):
-        header = create_header(paths, clock=clock) if not paths.header.is_file() else read_header(paths)
+        if not paths.header.is_file():
+            remove_old_store(paths)
+            with open_store(paths.store):
+                pass
+            # After the store: a session exists once it has a header.
+            create_header(paths, clock=clock)
+        refuse_missing_store(paths.store)
         with open_store(paths.store) as store:
-            kept = KeptSession(root, paths, header, store)
+            kept = KeptSession(root, paths, read_header(paths), store)
             kept.settle_open_sittings()
             yield kept
+
+
+def remove_old_store(paths: SessionPaths) -> None:
+    """Remove a store without a header, left by a creation or a deletion that was cut off."""
+    for left in paths.folder.glob(f"{paths.store.name}*"):
+        left.unlink()
 
 
 def create_header(paths: SessionPaths, *, clock: Clock, ancestors: tuple[Ancestor, ...] = ()) -> SessionHeader:

@@ -69,7 +69,7 @@ class SessionStore:
 
     @property
     def setup(self) -> SessionSetup:
-        [setup] = self._connection.execute("select setup from session").fetchone()
+        setup, _, _ = self._session()
         return _setup(setup)
 
     def write_setup(self, setup: SessionSetup) -> None:
@@ -78,8 +78,16 @@ class SessionStore:
     @property
     def binding(self) -> tuple[Binding | None, int]:
         """What is known of the native thread, and its revision, which every change increases."""
-        binding, revision = self._connection.execute("select binding, revision from session").fetchone()
+        _, binding, revision = self._session()
         return None if binding is None else _binding(binding), revision
+
+    def _session(self) -> tuple[bytes, bytes | None, int]:
+        row: tuple[bytes, bytes | None, int] | None = self._connection.execute(
+            "select setup, binding, revision from session"
+        ).fetchone()
+        if row is None:
+            raise MachineError(DATABASE.code, "the row of the session is missing")
+        return row
 
     def bind(self, binding: Binding | None, *, revision: int) -> int:
         """Replace the binding of this revision, and return the new revision.
@@ -158,7 +166,7 @@ class SessionStore:
                 n = self._insert_turn(turn, state, sitting)
             else:
                 n = known.n
-                row = _row(turn, n, state, sitting)
+                row = turn_row(turn, n, state, sitting)
                 self._connection.execute("update turn set turn = ? where n = ?", (_encode(row), n))
             if state is not TurnState.DISCARDED:
                 self._insert_entries(turn.messages, n)
@@ -175,7 +183,7 @@ class SessionStore:
 
     def _insert_turn(self, turn: RecordedTurn, state: TurnState, sitting: Sitting) -> int:
         n = self.next_turn()
-        row = _row(turn, n, state, sitting)
+        row = turn_row(turn, n, state, sitting)
         self._connection.execute("insert into turn (n, id, turn) values (?, ?, ?)", (n, turn.id, _encode(row)))
         return n
 
@@ -213,6 +221,12 @@ class SessionStore:
         )
         return tuple((turn, _message(row)) for turn, row in rows)
 
+    def entries_without_turn(self) -> tuple[tuple[int, EntryId], ...]:
+        """Return the turn and the id of each entry of a turn that is not stored or did not complete."""
+        complete = {turn.n for turn in self.turns() if turn.state is TurnState.ACCEPTED}
+        rows = self._connection.execute("select turn, id from entry order by n")
+        return tuple((turn, EntryId(id_)) for turn, id_ in rows if turn not in complete)
+
     # ── copies ──
 
     def copy_to(self, path: Path) -> None:
@@ -245,7 +259,8 @@ def words_of(message: Message) -> str:
             return part.text
 
 
-def _row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> SessionTurn:
+def turn_row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> SessionTurn:
+    """Return a turn as it is stored."""
     is_over = state is not TurnState.ADMITTED
     is_prompt_lost = is_over and turn.kind != "import"
     return SessionTurn(
@@ -273,8 +288,15 @@ def open_store(path: Path) -> Iterator[SessionStore]:
 @contextmanager
 def read_store(path: Path) -> Iterator[SessionStore]:
     """Open an existing session.db for reading, held or not. Raises as `refusing_damage`."""
+    refuse_missing_store(path)
     with refusing_damage(path), DATABASE.read(path) as connection:
         yield SessionStore(connection)
+
+
+def refuse_missing_store(path: Path) -> None:
+    """Raise EvidenceError if the store of a session that exists is gone: an empty one would forget what was said."""
+    if not path.is_file():
+        raise EvidenceError(DATABASE.code, "the file does not exist", file=str(path))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 import msgspec
+from msgspec.structs import replace
 
 from proctor.context.kept_session import (
     attempt_paths,
@@ -19,18 +20,19 @@ from proctor.context.model import (
     Binding,
     RecordedTurn,
     SessionHeader,
+    SessionSettings,
     SessionSetup,
     SessionTurn,
     Sitting,
     SittingState,
     TurnState,
 )
-from proctor.context.store import SessionStore, open_store, read_store
-from proctor.errors import EvidenceError, Exit
+from proctor.context.store import SessionStore, open_store, read_store, turn_row
+from proctor.errors import EvidenceError, Exit, MachineError
 from proctor.event.message import Message
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef, SittingRef
-from proctor.evidence.layout import AttemptPaths, RootPaths
+from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths
 from proctor.evidence.reader import Finding, read_artifact, read_rows
 from proctor.ids import ProcessId, SessionKey
 from proctor.spec.model import Isolation
@@ -68,6 +70,10 @@ def verify_session(root: RootPaths, key: str) -> SessionVerification:
     turns = entries = 0
     with read_store(paths.store) as store:
         sittings, stored = store.sittings(), store.turns()
+        findings += (
+            Finding(code=DIFFERENT, file=str(paths.store), detail=detail)
+            for detail in _find_strays(sittings, stored, store)
+        )
         for sitting in sittings:
             own = [turn for turn in stored if turn.sitting == sitting.n]
             frames = attempt_paths(root, sitting).frames
@@ -80,11 +86,9 @@ def verify_session(root: RootPaths, key: str) -> SessionVerification:
             recorded = list(turns_in(reading, sitting, fold_of(sitting)))
             # The last line of a killed sitting may be torn.
             findings += [each for each in reading.findings if each.code != "evidence.torn"]
-            # The holder stores a turn when it is over, and a killed one has not. A fork took over only the first turns.
-            is_open = sitting.state is SittingState.OPEN or sitting.is_foreign
             findings += (
                 Finding(code=DIFFERENT, file=where, detail=detail)
-                for detail in _compare_turns(own, recorded, store, is_open=is_open)
+                for detail in _compare_turns(own, recorded, store, sitting=sitting)
             )
             turns += len(own)
             entries += sum(turn.entries for turn in own)
@@ -105,9 +109,21 @@ def _exit(findings: Iterable[Finding]) -> int:
     return Exit.UNVERIFIED if codes else Exit.OK
 
 
+def _find_strays(sittings: Iterable[Sitting], stored: Iterable[SessionTurn], store: SessionStore) -> Iterator[str]:
+    """Yield the turns and entries that no record is compared with."""
+    numbers = {each.n for each in sittings}
+    for turn in stored:
+        if turn.sitting not in numbers:
+            yield f"turn {turn.n} belongs to no sitting"
+    for n, entry in store.entries_without_turn():
+        yield f"the entry {entry} belongs to turn {n}, which did not complete or does not exist"
+
+
 def _compare_turns(
-    stored: Iterable[SessionTurn], recorded: Iterable[RecordedTurn], store: SessionStore, *, is_open: bool
+    stored: Iterable[SessionTurn], recorded: Iterable[RecordedTurn], store: SessionStore, *, sitting: Sitting
 ) -> Iterator[str]:
+    # The holder stores a turn when it is over, and a killed one has not. A fork took over only the first turns.
+    is_open = sitting.state is SittingState.OPEN or sitting.is_foreign
     for kept, shown in zip_longest(stored, recorded):
         if kept is None:
             if not is_open:
@@ -118,13 +134,12 @@ def _compare_turns(
             if not is_open:
                 yield f"turn {kept.n} has no end, but its sitting is closed"
         else:
-            yield from _compare_turn(kept, shown, tuple(store.messages(turn=kept.n)))
+            if kept != turn_row(shown, kept.n, shown.state, sitting):
+                yield f"turn {kept.n} ended otherwise by the record"
+            yield from _compare_messages(kept, shown, tuple(store.messages(turn=kept.n)))
 
 
-def _compare_turn(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Message, ...]) -> Iterator[str]:
-    if kept.state is not shown.state:
-        yield f"turn {kept.n} is {kept.state}, and {shown.state} by the record"
-        return
+def _compare_messages(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Message, ...]) -> Iterator[str]:
     expected = shown.messages if shown.state is TurnState.ACCEPTED else ()
     for mirrored, folded in zip_longest(messages, expected):
         if mirrored == folded:
@@ -143,8 +158,9 @@ def _compare_turn(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Messag
 def rebuild_session(root: RootPaths, key: str) -> None:
     """Make the store of a session again from the record of its sittings. The old one is kept as `session.db.old`.
 
-    What is in no record is lost: a reset after the last sitting, and how that was opened. Raises InputError if there is
-    no such session, EvidenceError if its header is damaged, MachineError if another process holds it.
+    How the last sitting was opened is taken from the old store, if that can be read. A reset after the last sitting is
+    in no record, and lost. Raises InputError if there is no such session, EvidenceError if its header is damaged,
+    MachineError if another process holds it.
     """
     paths = find_session(root, key)
     header = read_header(paths)
@@ -153,11 +169,21 @@ def rebuild_session(root: RootPaths, key: str) -> None:
         draft.unlink(missing_ok=True)
         with open_store(draft) as store:
             _refill(store, root, header)
-        for suffix in ("-wal", "-shm"):
-            paths.store.with_name(f"{paths.store.name}{suffix}").unlink(missing_ok=True)
-        if paths.store.exists():
-            paths.store.replace(paths.store.with_name("session.db.old"))
+            store.write_setup(replace(store.setup, settings=_read_settings(paths)))
+        # The log holds the last changes of a store whose holder was killed, and must not be applied to the new one.
+        for suffix in ("-wal", "-shm", ""):
+            old = paths.store.with_name(f"{paths.store.name}{suffix}")
+            if old.exists():
+                old.replace(paths.store.with_name(f"session.db.old{suffix}"))
         draft.replace(paths.store)
+
+
+def _read_settings(paths: SessionPaths) -> SessionSettings | None:
+    try:
+        with read_store(paths.store) as store:
+            return store.setup.settings
+    except (EvidenceError, MachineError):
+        return None
 
 
 def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None:

@@ -64,7 +64,7 @@ def last_reply(config: Path, thread: str, turn: str) -> str:
 def last_reply_in(lines: Iterable[bytes], turn: str) -> str | None:
     """Return the id of the last message of the agent in a turn, which is named by the id of its prompt.
 
-    The prompt and the tool results of a turn share an id with separate ids.
+    The prompt and the tool results of a turn share one id.
     """
     prompt: str | None = None
     found: str | None = None

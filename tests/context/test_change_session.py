@@ -1,0 +1,125 @@
+"""Sessions that are created, forked and verified without an agent, also after a creation that was cut off."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from proctor.context.change_session import create_session, fork_session
+from proctor.context.kept_session import open_kept_session, session_paths
+from proctor.context.model import SessionSettings, Sitting
+from proctor.context.report import report_session
+from proctor.context.store import SessionStore, open_store
+from proctor.context.verify import rebuild_session, verify_session
+from proctor.errors import EvidenceError, InputError
+from proctor.evidence.layout import RootPaths
+from proctor.testing.clock import FakeClock
+from tests.context.made import Events, fold, sitting
+
+SETTINGS = SessionSettings(runtime="codex_app_server", provider="openai", model="m")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> RootPaths:
+    return RootPaths(tmp_path / "evidence")
+
+
+def create(root: RootPaths, key: str) -> None:
+    create_session(root, key, settings=SETTINGS, clock=FakeClock())
+
+
+def say(store: SessionStore, prompt: str, *, to: Sitting) -> None:
+    for turn in fold(Events().turn(prompt)):
+        store.settle(turn, sitting=to)
+
+
+def test_create_session_stores_how_it_is_opened(root: RootPaths) -> None:
+    create(root, "shop")
+    report = report_session(root, "shop")
+    assert (report.settings, report.binding, report.turns, report.sittings) == (SETTINGS, None, (), ())
+    with pytest.raises(InputError) as refused:
+        create(root, "shop")
+    assert refused.value.code == "session.exists"
+
+
+@pytest.mark.parametrize("key", ["../shop", "", "a/b", ".hidden"])
+def test_create_session_refuses_an_invalid_id(root: RootPaths, key: str) -> None:
+    with pytest.raises(InputError) as refused:
+        create(root, key)
+    assert refused.value.code == "session.id"
+
+
+def test_a_creation_that_was_cut_off_leaves_no_session_and_nothing_of_it_returns(root: RootPaths) -> None:
+    paths = session_paths(root, "shop")
+    paths.create()
+    with open_store(paths.store) as store:
+        store.begin_sitting(sitting())
+        say(store, "Old.", to=sitting())
+    create(root, "shop")
+    assert report_session(root, "shop").turns == ()
+    paths = session_paths(root, "copy")
+    paths.create()
+    fork_session(root, "shop", "copy", clock=FakeClock())
+    assert report_session(root, "copy").summary.forked_from == "shop"
+
+
+def test_a_session_whose_store_is_gone_is_damaged_and_not_begun_again(root: RootPaths) -> None:
+    create(root, "shop")
+    session_paths(root, "shop").store.unlink()
+    with pytest.raises(EvidenceError) as refused, open_kept_session(root, "shop", clock=FakeClock()):
+        pass
+    assert refused.value.code == "session.damaged"
+    with pytest.raises(EvidenceError):
+        report_session(root, "shop")
+
+
+def test_a_fork_whose_home_cannot_be_copied_leaves_nothing(root: RootPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(root, "shop")
+    with open_kept_session(root, "shop", clock=FakeClock()) as kept:
+        home = kept.home
+    home.mkdir(parents=True)
+    (home / "note").write_text("unredacted")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copy2", refuse)
+    before = sorted(home.parent.iterdir())
+    with pytest.raises(Exception, match="No space left") as refused:
+        fork_session(root, "shop", "copy", clock=FakeClock())
+    assert getattr(refused.value, "code", None) == "machine.disk-full"
+    assert sorted(home.parent.iterdir()) == before
+    assert not session_paths(root, "copy").folder.exists()
+
+
+@pytest.mark.requirement("session.mirror")
+def test_verify_finds_turns_and_entries_that_no_record_has(root: RootPaths) -> None:
+    create(root, "shop")
+    path = session_paths(root, "shop").store
+    assert verify_session(root, "shop").exit == 0
+    with open_store(path) as store:
+        say(store, "Never said.", to=sitting(9))
+    assert verify_session(root, "shop").exit == 5
+    with sqlite3.connect(path) as connection:
+        connection.execute("delete from turn")
+    [finding] = verify_session(root, "shop").findings
+    assert finding.detail == "the entry run/session-1.1#1 belongs to turn 1, which did not complete or does not exist"
+
+
+def test_rebuild_keeps_how_the_session_is_opened(root: RootPaths) -> None:
+    create(root, "shop")
+    rebuild_session(root, "shop")
+    assert report_session(root, "shop").settings == SETTINGS
+    session_paths(root, "shop").store.write_bytes(b"x" * 5000)
+    rebuild_session(root, "shop")
+    assert report_session(root, "shop").settings is None
+
+
+@pytest.mark.parametrize("statement", ["delete from session", "drop table session"])
+def test_a_store_without_its_row_is_damaged(root: RootPaths, statement: str) -> None:
+    create(root, "shop")
+    with sqlite3.connect(session_paths(root, "shop").store) as connection:
+        connection.execute(statement)
+    with pytest.raises(EvidenceError) as refused:
+        report_session(root, "shop")
+    assert refused.value.code == "session.damaged"
