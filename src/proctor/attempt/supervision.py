@@ -54,7 +54,7 @@ class Supervision:
         self.thread: ThreadId | None = None
         """The agent's id for the thread at the end of the session. None before that, or if it is not known."""
         self.last_turn: int | None = None
-        """Number of the last turn in the session of which this is a sitting. None if it took none."""
+        """Number of the last turn in the session of which this is a sitting. None before its first turn."""
         self._recording: Recording | None = None
         limits, self._began_s = request.limits, request.clock.steady_s()
         self.watch = Watch(

@@ -1,4 +1,4 @@
-"""What a reader sees of the sessions under an evidence root, held or not."""
+"""What a reader sees of the sessions under an evidence root, also while another process holds them."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settings: SessionSettings | None
     """How the last sitting was opened. Null before the first."""
     binding: Binding | None
-    """The native thread. Null without one."""
+    """The native thread. Null if it has no thread."""
     home: str
     """Folder with the agents' homes and the workspace of the session. It is not evidence, and not redacted."""
     has_home: bool
@@ -119,6 +119,12 @@ def report_session(root: RootPaths, key: str) -> SessionReport:
                 for turn in store.turns()
             ),
         )
+
+
+def settings_of(root: RootPaths, key: str) -> SessionSettings | None:
+    """Return how a session was opened last. Raises as `report_session`."""
+    with read_store(find_session(root, key).store) as store:
+        return store.setup.settings
 
 
 def search_session(root: RootPaths, key: str, query: str, *, most: int) -> tuple[FoundEntry, ...]:

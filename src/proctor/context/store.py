@@ -287,7 +287,10 @@ def open_store(path: Path) -> Iterator[SessionStore]:
 
 @contextmanager
 def read_store(path: Path) -> Iterator[SessionStore]:
-    """Open an existing session.db for reading, held or not. Raises as `refusing_damage`."""
+    """Open an existing session.db for reading, also while another process holds the session.
+
+    Raises as `refusing_damage`.
+    """
     refuse_missing_store(path)
     with refusing_damage(path), DATABASE.read(path) as connection:
         yield SessionStore(connection)
