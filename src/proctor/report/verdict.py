@@ -24,7 +24,7 @@ inconclusive if it only says that something is not complete. An interrupted run 
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from proctor.errors import INCOMPLETE_EVIDENCE, Bucket, Exit
+from proctor.errors import INCOMPLETE_EVIDENCE, Bucket, Exit, bucket_of
 from proctor.event.outcome import Outcome
 from proctor.evidence.reader import Finding
 from proctor.report.campaign_state import CampaignState, TrialResult
@@ -88,7 +88,7 @@ def judge_attempt(row: AttemptRow) -> Exit:
         return Exit.OK
     if summary.outcome is Outcome.CANCELLED:
         return Exit.UNVERIFIED
-    if summary.outcome in _INFRASTRUCTURE or row.bucket not in _AGENT_BUCKETS:
+    if _is_infrastructure(summary.outcome, row.bucket):
         return Exit.INFRASTRUCTURE
     if summary.expectation.met is False:
         return Exit.JUDGED_NO
@@ -99,6 +99,28 @@ def judge_attempt(row: AttemptRow) -> Exit:
     if not summary.has_probes and summary.outcome is Outcome.COMPLETED:
         return Exit.OK
     return {True: Exit.OK, False: Exit.JUDGED_NO, None: Exit.UNVERIFIED}[summary.verified]
+
+
+def exit_of_turn(outcome: Outcome, code: str | None, *, is_interrupted: bool) -> Exit:
+    """Return the exit code of one turn of a session. `is_interrupted`: the user interrupted it.
+
+    >>> exit_of_turn(Outcome.FAILED, "agent.turn-failed", is_interrupted=False).name
+    'JUDGED_NO'
+    >>> exit_of_turn(Outcome.FAILED, "provider.usage-limit", is_interrupted=False).name
+    'INFRASTRUCTURE'
+    """
+    if outcome is Outcome.COMPLETED:
+        return Exit.OK
+    if is_interrupted and outcome is Outcome.CANCELLED:
+        return Exit.INTERRUPTED
+    if outcome in (Outcome.CANCELLED, Outcome.UNKNOWN):
+        return Exit.UNVERIFIED
+    bucket = None if code is None else bucket_of(code)
+    return Exit.INFRASTRUCTURE if _is_infrastructure(outcome, bucket) else Exit.JUDGED_NO
+
+
+def _is_infrastructure(outcome: Outcome, bucket: Bucket | None) -> bool:
+    return outcome in _INFRASTRUCTURE or bucket not in _AGENT_BUCKETS
 
 
 def exit_of_finding(finding: Finding) -> Exit:

@@ -55,6 +55,17 @@ COMMANDS = {
     "attempt rederive": ("attempt", "Rebuild an attempt's derived files from its frames."),
     "attempt cancel": ("attempt_cancel", "Cancel one attempt of a running campaign."),
     "attempt export": ("export", "Export an attempt to a format that other tools read."),
+    "session new": ("session", "Create a session that continues in another process."),
+    "session say": ("session", "Ask one turn in a session, and print the answer."),
+    "session talk": ("session", "Talk in a session, line by line."),
+    "session show": ("session", "Show a session with its sittings and turns."),
+    "session list": ("session", "List the sessions in the evidence root."),
+    "session search": ("session", "Find entries of a session by words."),
+    "session compact": ("session", "Have the agent shorten the history of a session."),
+    "session reset": ("session", "Begin a new history in a session."),
+    "session fork": ("session", "Copy a session under another id."),
+    "session delete": ("session", "Delete a session."),
+    "session verify": ("session", "Compare a session with the evidence of its turns."),
     "runtimes list": ("runtimes", "List the runtimes and the agent programs they would run."),
     "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),
     "runtimes new": ("runtimes", "Write the package of a new runtime."),
@@ -127,10 +138,10 @@ def answer(words: Sequence[str]) -> int:
     formatter = CommandFormatter.in_words(words)
     try:
         return _dispatch(words, output)
-    except DeclinedError:
+    except DeclinedError as error:
         if output.is_json:
             output.json({"isDeclined": True})
-        output.note("Nothing was run.")
+        output.note(str(error) or "Nothing was run.")
         return Exit.OK
     except KeyboardInterrupt:
         # No campaign was running, which alone could be resumed: `drive` handles the signals that reach one.

@@ -57,8 +57,10 @@ def _running_attempt(ref: str, *, root: RootPaths) -> tuple[AttemptRow, Campaign
     if row.state != "running":
         raise _is_over(row)
     if row.campaign_id is None:
-        what = f"{row.ref} belongs to a session that was opened from Python"
-        raise InputError("attempt.not-running", what, suggestion="Interrupt the session in that program.")
+        what = f"{row.ref} belongs to a session"
+        raise InputError(
+            "attempt.not-running", what, suggestion="Interrupt the turn in the process that has the session open."
+        )
     return row, row.campaign_id
 
 

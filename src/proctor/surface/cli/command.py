@@ -18,7 +18,7 @@ DEFAULT_ROOT = ".proctor"
 
 
 class DeclinedError(Exception):
-    """The user was asked whether to continue, and said no. The command ends with exit code 0."""
+    """The user was asked whether to continue, and said no. The command prints the text, if any, and exits 0."""
 
 
 @dataclass(frozen=True, slots=True)

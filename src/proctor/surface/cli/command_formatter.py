@@ -14,7 +14,7 @@ _COMMAND = re.compile(r"^proctor (?P<whole>[^`\n]+)$|`proctor (?P<quoted>[^`\n]+
 # Listed, because the modules that declare the commands are imported only when they are called.
 _ROOTED = (
     *("demo", "run", "try", "report", "validate", "attempt", "campaign", "retry", "suite", "parity", "compare"),
-    *("sign", "verify", "doctor", "gc", "pin", "regrade"),
+    *("sign", "verify", "doctor", "gc", "pin", "regrade", "session"),
 )
 _ROOTLESS = ("campaign lint",)
 

@@ -1,0 +1,178 @@
+"""Render sessions for a terminal. Prompts and answers are text of users and agents, so everything is escaped."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proctor.context.change_session import SessionRemoval
+from proctor.context.model import Binding, SessionSettings, SessionTurn, Sitting, TurnState
+from proctor.context.report import FoundEntry, SessionReport, SessionSummary, ShownTurn
+from proctor.context.verify import SessionVerification
+from proctor.errors import Exit
+from proctor.event.message import AgentPart, CallPart, Message, ResultPart, UserPart
+from proctor.evidence.layout import RootPaths
+from proctor.report.format_values import describe_call, duration, legible, moment, one_line, plural
+from proctor.report.text import render_findings
+from proctor.surface.cli.blocks import HangingRows
+from proctor.surface.session_turn import AskedTurn
+
+_EXCERPT = 160
+
+
+def turn_line(asked: AskedTurn) -> Text:
+    """Render how a turn ended, in one line."""
+    turn = asked.turn
+    facts = [plural(asked.tool_calls, "tool call"), duration(asked.duration_ms), legible(asked.dir)]
+    line = Text(f"turn {turn.n} ", style="dim").append_text(_outcome(turn))
+    line.append(f"  {'  '.join(facts)}", style="dim")
+    if asked.turn.state is TurnState.ADMITTED:
+        line.append("\nwarning: the end of the turn is not stored; the next opening stores it from the record")
+    return line
+
+
+def _outcome(turn: SessionTurn) -> Text:
+    if turn.state is TurnState.ADMITTED:
+        return Text("unsettled", style="bold red")
+    if turn.state is TurnState.ACCEPTED:
+        return Text("completed" if turn.kind == "prompt" else f"{turn.kind} completed", style="green")
+    code = "" if turn.code is None else f" ({turn.code})"
+    detail = "" if turn.detail is None else f": {one_line(turn.detail, limit=_EXCERPT)}"
+    return Text(legible(f"{turn.outcome}{code}{detail}"), style="red")
+
+
+def render_list(sessions: Sequence[SessionSummary]) -> RenderableType:
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("session", "runtime", "turns", "sittings", "last asked", "state"):
+        table.add_column(name, justify="right" if name in ("turns", "sittings") else "left", overflow="fold")
+    for each in sessions:
+        runtime, asked = each.runtime_id or "-", "-" if each.last_asked_at_ms is None else moment(each.last_asked_at_ms)
+        table.add_row(legible(each.id), legible(runtime), f"{each.turns:,}", f"{each.sittings:,}", asked, _state(each))
+    return table
+
+
+def _state(summary: SessionSummary) -> Text:
+    if summary.problem is not None:
+        return Text(legible(summary.problem), style="bold red")
+    if summary.held_by is not None:
+        return Text(f"open in process {summary.held_by}", style="yellow")
+    if summary.unsettled:
+        return Text(f"{plural(summary.unsettled, 'turn')} unsettled", style="bold red")
+    return Text("closed")
+
+
+def render_report(report: SessionReport, *, root: RootPaths, most_turns: int) -> RenderableType:
+    """Render a session: its header, its sittings, and its last turns."""
+    shown = report.turns[len(report.turns) - min(most_turns, len(report.turns)) :]
+    parts: list[RenderableType] = [
+        Text(legible(report.summary.id), style="bold"),
+        HangingRows(list(_facts(report))),
+    ]
+    if report.sittings:
+        parts += [Text("\nSittings:"), *(_sitting(each, root=root) for each in report.sittings)]
+    if report.turns:
+        parts.append(Text("\nTurns:"))
+    if (omitted := len(report.turns) - len(shown)) > 0:
+        parts.append(Text(f"  … {plural(omitted, 'earlier turn')}; --turns N shows more", style="dim"))
+    for each in shown:
+        if each.turn.n == report.history_after + 1 and report.history_after:
+            parts.append(Text("  ── reset: the agent does not know what is above ──", style="dim"))
+        parts += _turn(each)
+    if report.history_after and report.history_after == len(report.turns):
+        parts.append(Text("  ── reset: the agent does not know what is above ──", style="dim"))
+    return Group(*parts)
+
+
+def _facts(report: SessionReport) -> Iterator[tuple[str, str]]:
+    summary = report.summary
+    yield "created", moment(summary.created_at_ms)
+    if summary.forked_from is not None:
+        yield "forked from", summary.forked_from
+    yield "state", _state(summary).plain
+    turns = plural(summary.turns, "completed turn")
+    yield "turns", turns if not summary.discarded else f"{turns}, {summary.discarded:,} not completed"
+    if report.settings is not None:
+        yield "opened with", _settings(report.settings)
+        yield "workspace", report.settings.workspace or "kept with the session"
+    yield "thread", "none" if report.binding is None else _binding(report.binding)
+    yield "home", report.home if report.has_home else "none yet"
+    yield "", "The agents' homes and the workspace. They are not evidence, and not redacted."
+
+
+def _settings(settings: SessionSettings) -> str:
+    model = "the scripted model" if settings.provider is None else f"{settings.provider}/{settings.model}"
+    script = "" if settings.script is None else f" ({settings.script})"
+    return f"{settings.runtime}, {model}{script}, {settings.sandbox}, approvals {settings.approvals}"
+
+
+def _binding(binding: Binding) -> str:
+    where = "" if binding.process is None else f", as long as the pool with process {binding.process} is open"
+    return f"{binding.thread} on {binding.runtime_id}{where}"
+
+
+def _sitting(sitting: Sitting, *, root: RootPaths) -> Text:
+    folder = root.run(sitting.run_id).folder / "attempts" / sitting.attempt_id
+    origin = "  (of the session that this one was forked from)" if sitting.is_foreign else ""
+    return Text(f"  {sitting.n}  {moment(sitting.began_at_ms)}  {legible(str(folder))}{origin}")
+
+
+def _turn(shown: ShownTurn) -> Iterator[Text]:
+    turn = shown.turn
+    head = Text(f"  {turn.n}  ").append_text(_outcome(turn)).append(f"  {moment(turn.asked_at_ms)}", style="dim")
+    yield head
+    prompts = [each.part.text for each in shown.messages if isinstance(each.part, UserPart)]
+    answers = [each.part.text for each in shown.messages if isinstance(each.part, AgentPart)]
+    calls = sum(isinstance(each.part, CallPart) for each in shown.messages)
+    if prompts:
+        more = "" if len(prompts) == 1 else f"  (and {plural(len(prompts) - 1, 'more text')} during the turn)"
+        yield Text(f"     user   {one_line(prompts[0], limit=_EXCERPT)}{more}")
+    if calls:
+        yield Text(f"     tools  {plural(calls, 'call')}", style="dim")
+    if answers:
+        yield Text(f"     agent  {one_line(answers[-1], limit=_EXCERPT)}")
+
+
+def render_found(found: Sequence[FoundEntry]) -> RenderableType:
+    """Render the entries that a search found."""
+    return Group(*(Text(f"  turn {each.turn:<4} {_entry(each.message)}") for each in found))
+
+
+def _entry(message: Message) -> str:
+    match message.part:
+        case UserPart(text=text):
+            said = f"user   {one_line(text, limit=_EXCERPT)}"
+        case CallPart(name=name, input=given):
+            said = f"call   {legible(describe_call(name, given, limit=_EXCERPT))}"
+        case ResultPart(output=output):
+            said = f"result {one_line(output or '', limit=_EXCERPT)}"
+        case part:
+            said = f"agent  {one_line(part.text, limit=_EXCERPT)}"
+    return f"{said}  ({legible(message.id)})"
+
+
+def render_removal(removal: SessionRemoval) -> RenderableType:
+    rows = [
+        *(("removed", each, "") for each in removal.removed),
+        *(("left", each, "") for each in removal.left),
+        *(("FAILED", each, "bold red") for each in removal.failed),
+    ]
+    return Group(*(Text(f"{word:8} {legible(what)}", style=style) for word, what, style in rows))
+
+
+def render_verification(found: SessionVerification) -> RenderableType:
+    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
+    counts = f"{plural(found.turns, 'turn')} with {entries}"
+    parts: list[RenderableType] = [render_findings(found.findings)] if found.findings else []
+    if found.is_rebuilt:
+        parts.append(Text("session.db was made again from the record; the old one is kept as session.db.old."))
+    match found.exit:
+        case Exit.OK:
+            parts.append(Text(f"{legible(found.id)} agrees with its record: {counts} compared.", style="green"))
+        case Exit.UNVERIFIED:
+            parts.append(
+                Text(f"{counts} compared; the others cannot be, because their record is gone.", style="yellow")
+            )
+        case _:
+            parts.append(Text(f"{legible(found.id)} differs from its record.", style="bold red"))
+    return Group(*parts)
