@@ -11,6 +11,10 @@ import pytest
 
 from proctor.campaign.freeze import FrozenFiles
 from proctor.canonical import encode
+from proctor.context import store
+from proctor.context.change_session import create_session
+from proctor.context.kept_session import read_header
+from proctor.context.model import SessionSettings
 from proctor.errors import EvidenceError, ProctorError
 from proctor.evidence import health, proofs
 from proctor.evidence.artifacts import (
@@ -23,11 +27,11 @@ from proctor.evidence.artifacts import (
     Seal,
 )
 from proctor.evidence.digests import read_stamped
-from proctor.evidence.layout import CampaignPaths, RootPaths
+from proctor.evidence.layout import CampaignPaths, RootPaths, SessionPaths
 from proctor.evidence.live import Live
 from proctor.evidence.reader import read_artifact
 from proctor.evidence.regrade_record import RegradeRecord
-from proctor.ids import CampaignId, Digest, RunId
+from proctor.ids import CampaignId, Digest, RunId, SessionKey
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import DATABASE as LEDGER
 from proctor.model.script import load_script
@@ -38,6 +42,7 @@ from proctor.spec.prices import Prices
 from proctor.spec.source_file import decode_file
 from proctor.surface.campaign_status import status_of
 from proctor.surface.contract import FileContract, contract
+from proctor.testing.clock import FakeClock
 from tests.surface.conftest import Quickstart
 
 VERSIONED = {each.name: each for each in contract().files if each.schema_version is not None}
@@ -66,6 +71,7 @@ def readers(place: RootPaths, campaign: CampaignPaths) -> dict[str, tuple[Path, 
         "report.json": (campaign.report, lambda path: read_artifact(path, CampaignReport)),
         "index.json": (campaign.snapshot_index, lambda path: read_artifact(path, FrozenFiles)),
         "regrade.json": (write_regrade(campaign), lambda path: read_artifact(path, RegradeRecord)),
+        "session.json": (write_session(place), lambda path: read_header(SessionPaths(path.parent))),
     }
 
 
@@ -84,6 +90,12 @@ def write_regrade(campaign: CampaignPaths) -> Path:
     place.parent.mkdir(parents=True)
     place.write_bytes(encode(record))
     return place
+
+
+def write_session(root: RootPaths) -> Path:
+    """Write a session without turns."""
+    create_session(root, "s", settings=SessionSettings(runtime="process"), clock=FakeClock())
+    return root.session(SessionKey("s")).header
 
 
 def refusal(read: Callable[[Path], Any], path: Path) -> str | None:
@@ -126,7 +138,12 @@ def test_live_state_of_another_version_is_ignored(quickstart: Quickstart) -> Non
     assert status_of(campaign).live is None
 
 
-DATABASES = {"ledger.db": LEDGER, "proofs.db": proofs.DATABASE, "health.db": health.DATABASE}
+DATABASES = {
+    "ledger.db": LEDGER,
+    "proofs.db": proofs.DATABASE,
+    "health.db": health.DATABASE,
+    "session.db": store.DATABASE,
+}
 
 
 def test_every_database_of_the_contract_is_checked_here() -> None:

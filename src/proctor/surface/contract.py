@@ -14,6 +14,8 @@ from proctor import places
 from proctor.campaign.freeze import FrozenFiles
 from proctor.campaign.regrade import RegradeRow
 from proctor.config.model import ConfigFile
+from proctor.context import store as session_store
+from proctor.context.model import SessionHeader
 from proctor.errors import CODES, Bucket, Exit, ProctorError, bucket_of
 from proctor.event.model import Event
 from proctor.event.row import AnySupervisorRow, Row
@@ -50,6 +52,7 @@ Kind = Literal["artifact", "rows", "spec", "value", "text", "database", "signatu
 _ATTEMPT = "runs/RUN/attempts/ATTEMPT"
 _PROCESS = "runs/RUN/runtimes/PROCESS"
 _CAMPAIGN = "campaigns/CAMPAIGN"
+_SESSION = "sessions/SESSION"
 _SNAPSHOT = f"{_CAMPAIGN}/spec.snapshot"
 _REGRADE = f"{_CAMPAIGN}/regrades/REGRADE"
 
@@ -154,6 +157,16 @@ _FILES = (
         "SQLite: whether the agent programs started, over all runs.",
         health.VERSION,
         "machine.health",
+    ),
+    _File("session.json", "artifact", _SESSION, SessionHeader),
+    _File(
+        "session.db",
+        "database",
+        _SESSION,
+        None,
+        "SQLite: turns, entries, sittings and thread of a session. Not evidence, but derived from it.",
+        session_store.VERSION,
+        "session.damaged",
     ),
     _File("config", "spec", None, ConfigFile, "proctor.toml of a project and config.toml of a user."),
     _File("spec", "spec", None, CampaignSpec, "The YAML file that `proctor run` takes.", refusal="spec.version"),
