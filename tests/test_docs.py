@@ -1,6 +1,7 @@
 """Documents are true: specs and scripts load, keys and files are described, commands exist, links resolve."""
 
 import re
+import runpy
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ GLOSSARY = {
     *("scratch", "containment", "passed", "expected", "unverified", "scored", "result", "infrastructure failure"),
     *("sandbox", "isolation", "pinned program", "peer"),
     *("spec", "workspace", "repeat", "evidence root", "agent process"),
+    *("sitting", "mirror", "entry", "thread"),
 }
 
 
@@ -144,6 +146,35 @@ def test_the_probes_of_the_how_to_pass_their_own_check(tmp_path: Path, capsys: p
         assert answer(["probe", "check", "total.yaml"]) == 0
     [shown] = [block for block in blocks("console", page) if block.startswith("$ proctor probe check")]
     assert capsys.readouterr().out == shown.partition("\n")[2]
+
+
+def commands_of(page: Path) -> Iterator[tuple[list[str], str]]:
+    """Each command that a page shows, with the output below it."""
+    for block in blocks("console", page):
+        for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = shown.partition("\n")
+            yield shlex.split(command), output
+
+
+@pytest.mark.long
+@pytest.mark.real_agent
+@pytest.mark.requirement("surface.docs")
+@pytest.mark.requirement("session.one")
+def test_conversation_of_the_how_to_runs_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs/howto/sessions.md"
+    lay_out(page, tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setenv("COLUMNS", "200")
+        for (program, *words), shown in commands_of(page):
+            if program == "proctor":
+                assert answer(words) == 0
+            else:
+                runpy.run_path(*words, run_name="__main__")
+            # What differs each time is shown as an ellipsis.
+            pattern = re.escape(shown).replace("…", ".*")
+            said = capsys.readouterr().out
+            assert re.fullmatch(pattern, said), said
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
