@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from chaos.cast import FAKE, REAL, Cast
 from chaos.check import problems_of, results_of
 from chaos.play import Played, Seed, open_stage
+from chaos.seeds import seeds_in
 
 DEFAULT = tuple(range(1, 13))
 FAULTS = 24
@@ -64,7 +65,7 @@ def main() -> int:
     known: dict[str, dict[str, Any]] = {}
     all_played = []
     try:
-        for seed in _seeds(asked.seeds) or DEFAULT:
+        for seed in seeds_in(asked.seeds) or DEFAULT:
             cast = cast_of(seed)
             if cast.name not in known:
                 known[cast.name] = undisturbed(cast, folder / cast.name)
@@ -80,14 +81,6 @@ def main() -> int:
     sys.stdout.write(_total(all_played))
     has_too_few = not asked.seeds and sum(played.faults.total() for played in all_played) < LEAST
     return 1 if any(played.problems for played in all_played) or has_too_few else 0
-
-
-def _seeds(text: str) -> Sequence[int]:
-    seeds: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
-    return seeds
 
 
 def _line(played: Played, cast: Cast) -> str:

@@ -78,21 +78,43 @@ def open_stage(cast: Cast, folder: Path) -> Iterator[Stage]:
             subprocess.run(["umount", "--lazy", str(folder / "evidence")], check=True)
 
 
+def start_player(
+    module: str, *words: str, folder: Path, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a module that prints a PlayerRow for each step. Its stderr is added to a file in the folder."""
+    with (folder / "stderr").open("ab") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *words],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+
+
+def rows_of(player: "subprocess.Popen[bytes]") -> Iterator[PlayerRow]:
+    """Yield a player's rows as they arrive, until it ends. Raises TimeoutError if it does not end."""
+    end_s = time.monotonic() + ROUND_S
+    assert player.stdout is not None
+    out, text = player.stdout.fileno(), b""
+    while True:
+        readable, _, _ = select.select([out], [], [], max(0.0, end_s - time.monotonic()))
+        if not readable:
+            raise TimeoutError(f"not ended within {ROUND_S:g} s")
+        if not (chunk := os.read(out, 65536)):
+            return
+        *lines, text = (text + chunk).split(b"\n")
+        for line in lines:
+            yield msgspec.json.decode(line, type=PlayerRow)
+
+
 class Player:
     """A Proctor process that runs or resumes the campaign. It is killed on exit from the block."""
 
     def __init__(self, stage: Stage, breaks: list[Broken]) -> None:
         words = (str(stage.spec), str(stage.root), msgspec.json.encode(breaks).decode())
-        with (stage.folder / "stderr").open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.player", *words],
-                cwd=ROOT,
-                env=stage.env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
-        self._text = b""
+        self.process = start_player("chaos.player", *words, folder=stage.folder, env=stage.env)
 
     def __enter__(self) -> "Player":
         return self
@@ -106,18 +128,7 @@ class Player:
 
     def rows(self) -> Iterator[PlayerRow]:
         """Yield its rows as they arrive, until it ends. Raises TimeoutError if it does not end."""
-        end_s = time.monotonic() + ROUND_S
-        assert self.process.stdout is not None
-        out = self.process.stdout.fileno()
-        while True:
-            readable, _, _ = select.select([out], [], [], max(0.0, end_s - time.monotonic()))
-            if not readable:
-                raise TimeoutError(f"not ended within {ROUND_S:g} s")
-            if not (chunk := os.read(out, 65536)):
-                return
-            *lines, self._text = (self._text + chunk).split(b"\n")
-            for line in lines:
-                yield msgspec.json.decode(line, type=PlayerRow)
+        return rows_of(self.process)
 
 
 class Seed:
