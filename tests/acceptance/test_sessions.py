@@ -1,11 +1,13 @@
 """Sessions with an id on the real agents: what the model is shown after the session was closed and opened again."""
 
+import sqlite3
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 import pytest
 
 import proctor
@@ -286,5 +288,25 @@ def test_session_whose_stored_thread_was_deleted_has_lost_it(runtime: str, lab: 
     with recorded_journals() as journals:
         bounded(talk)
     assert [len(journal.rows) for journal in journals] == [1, 0, 0]
+    assert lab.mirror("x") == [("user", "Hello?"), ("agent", "Hello.")]
+    lab.assert_verified("x")
+
+
+# ── the caller's own errors ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize(
+    "error", [sqlite3.OperationalError("disk I/O error"), msgspec.DecodeError("truncated"), OverflowError("too large")]
+)
+def test_session_raises_the_callers_own_error_unchanged(error: Exception, lab: SessionLab) -> None:
+    async def talk() -> None:
+        with pytest.raises(type(error)) as raised:
+            async with lab.open(CODEX, "x", {"say": "Hello."}) as session:
+                await say_all(session, ["Hello?"])
+                raise error
+        assert raised.value is error
+
+    bounded(talk)
     assert lab.mirror("x") == [("user", "Hello?"), ("agent", "Hello.")]
     lab.assert_verified("x")

@@ -167,6 +167,7 @@ class Sessions:
         self._refuse_unkept(asked)
         clock, runtime_id = self._agents.clock, candidate.runtime_id
         opening = open_kept_session(RootPaths(self._root), asked.key, clock=clock, must_exist=asked.must_exist)
+        failure: Exception | None = None
         with ExitStack() as stack:
             # In a thread: it may have to read the record of a sitting that was killed.
             kept = await anyio.to_thread.run_sync(stack.enter_context, opening)
@@ -207,10 +208,15 @@ class Sessions:
                     folders=folders,
                     workspace=request.workspace or kept.workspace,
                 )
+            except Exception as error:
+                # Kept out of the store, which would report an SQLite error of the caller as its own damage.
+                failure = error
             finally:
                 # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
                 with anyio.CancelScope(shield=True):
                     await keeper.close()
+        if failure is not None:
+            raise failure
 
     def _refuse_unkept(self, asked: KeptRequest) -> None:
         if self._keep is not RecordMode.DISK:
