@@ -170,7 +170,8 @@ def test_conversation_of_the_how_to_runs_as_written(tmp_path: Path, capsys: pyte
             if program == "proctor":
                 assert answer(words) == 0
             else:
-                runpy.run_path(*words, run_name="__main__")
+                [script] = words
+                runpy.run_path(script, run_name="__main__")
             # What differs each time is shown as an ellipsis.
             pattern = re.escape(shown).replace("…", ".*")
             said = capsys.readouterr().out

@@ -18,6 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from proctor.campaign.probe_check import ProbeCheckResult
+from proctor.context.change_session import SessionRemoval
+from proctor.context.model import SessionSettings
+from proctor.context.report import FoundEntry, SessionReport, SessionSummary
+from proctor.context.verify import SessionVerification
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal
 from proctor.evidence.reader import Finding
@@ -41,6 +45,7 @@ from proctor.surface.new_runtime import NewRuntime
 from proctor.surface.programs import Program
 from proctor.surface.prove import ConformanceResult
 from proctor.surface.rederive import Rederivation
+from proctor.surface.session_turn import AskedTurn
 from proctor.surface.sign import Signing
 from proctor.surface.try_agents import TryResult
 from proctor.surface.verify import Verification
@@ -74,6 +79,17 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "attempt rederive": (Rederivation,),
     "attempt cancel": (),
     "attempt export": (SkippedLine,),
+    "session new": (SessionSettings,),
+    "session say": (AskedTurn,),
+    "session talk": (AskedTurn,),
+    "session show": (SessionReport,),
+    "session list": (SessionSummary,),
+    "session search": (FoundEntry,),
+    "session compact": (AskedTurn,),
+    "session reset": (),
+    "session fork": (),
+    "session delete": (SessionRemoval,),
+    "session verify": (SessionVerification,),
     "runtimes list": (Program,),
     "runtimes conformance": (ConformanceResult,),
     "runtimes matrix": (Matrix,),

@@ -301,12 +301,12 @@ def test_session_whose_stored_thread_was_deleted_has_lost_it(runtime: str, lab: 
 )
 def test_session_raises_the_callers_own_error_unchanged(error: Exception, lab: SessionLab) -> None:
     async def talk() -> None:
-        with pytest.raises(type(error)) as raised:
-            async with lab.open(CODEX, "x", {"say": "Hello."}) as session:
-                await say_all(session, ["Hello?"])
-                raise error
-        assert raised.value is error
+        async with lab.open(CODEX, "x", {"say": "Hello."}) as session:
+            await say_all(session, ["Hello?"])
+            raise error
 
-    bounded(talk)
+    with pytest.raises(type(error)) as raised:
+        bounded(talk)
+    assert raised.value is error
     assert lab.mirror("x") == [("user", "Hello?"), ("agent", "Hello.")]
     lab.assert_verified("x")

@@ -122,9 +122,10 @@ def test_an_error_has_one_advice_and_a_selection_of_nothing_lists_what_there_is(
 
 def test_list_alone_suggests_every_list_and_that_of_campaigns_first(lab: Lab) -> None:
     lines = ask(lab, "list").stderr.splitlines()
-    assert [line[9:].partition(" --root")[0] for line in lines[1:4]] == [
+    assert [line[9:].partition(" --root")[0] for line in lines[1:5]] == [
         "proctor campaign list",
         "proctor attempt list",
+        "proctor session list",
         "proctor runtimes list",
     ]
 

@@ -330,15 +330,17 @@ _OPENING = (
     argument("--login", metavar="LOGIN", default=None, help="How the agent logs in (see docs/howto/logins.md)."),
     argument(
         "--sandbox",
+        metavar="MODE",
         choices=["read-only", "workspace-write", "danger-full-access"],
         default=None,
-        help="What the agent's own sandbox allows (default: workspace-write).",
+        help="The agent's own sandbox: `read-only`, `workspace-write` (default) or `danger-full-access`.",
     ),
     argument(
         "--approvals",
+        metavar="POLICY",
         choices=["deny", "accept", "workspace"],
         default=None,
-        help="How the agent's requests for approval are answered (default: deny).",
+        help="How the agent's requests for approval are answered: `deny` (default), `accept` or `workspace`.",
     ),
     argument("--script", metavar="FILE", type=Path, default=None, help="Script for the scripted model."),
 )
