@@ -1,16 +1,21 @@
 """SQLite files that carry an application id and a schema version. SQLite's errors become MachineErrors."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from proctor.errors import MachineError
 
 BUSY_S = 10.0
 """How long to wait for another process's lock, in seconds."""
+
+_LOG_INDEX_BYTES: Final = 32 * 1024
+"""The size by which SQLite extends the index of a log."""
 
 # A number too large for a column raises OverflowError, which is not a sqlite3.Error.
 REFUSALS = (sqlite3.Error, OverflowError)
@@ -109,7 +114,19 @@ class Database:
         name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
         # A missing or different table or column is only SQLITE_ERROR.
         codes = {**dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR"), self.code), **_CODES}
-        return MachineError(codes.get(name, "machine.unwritable"), str(error), file=str(path))
+        code = codes.get(name, "machine.unwritable")
+        # SQLite reports SQLITE_FULL for its database and log, but not for the index of the log.
+        if name == "SQLITE_IOERR" and _is_disk_full(path):
+            code = "machine.disk-full"
+        return MachineError(code, str(error), file=str(path))
+
+
+def _is_disk_full(path: Path) -> bool:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LOG_INDEX_BYTES
 
 
 _CODES = {
