@@ -19,7 +19,8 @@ from proctor.context.kept_session import (
     hold_session_folder,
     open_kept_session,
     read_header,
-    remove_old_store,
+    remove_store,
+    remove_unused_store,
     session_home,
     session_paths,
 )
@@ -58,7 +59,7 @@ def create_session(root: RootPaths, key: str, *, settings: SessionSettings, cloc
         # Checked again under the lock: another process may have created it meanwhile.
         if paths.header.exists():
             raise _exists(key)
-        remove_old_store(paths)
+        remove_unused_store(paths)
         with open_store(paths.store) as store:
             store.write_setup(replace(store.setup, settings=settings))
         create_header(paths, clock=clock)
@@ -95,7 +96,7 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
             raise _exists(new_key)
         created = [paths.folder]
         try:
-            remove_old_store(paths)
+            remove_unused_store(paths)
             with refusing_damage(paths.store):
                 kept.store.copy_to(paths.store)
             # Before the session exists: a deletion of it must not remove the evidence of the other one.
@@ -181,15 +182,17 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
             kept_runs, notes = _evidence_of(root, own)
             folders += kept_runs
             left += notes
-        # The session's folder is last, so that a deletion that is cut off can be repeated.
+        # The session's folder is last, and in it the header, so that a deletion that is cut off can be repeated.
         for folder in (*folders, paths.folder):
             if not folder.exists():
                 continue
             try:
+                if folder == paths.folder:
+                    remove_store(paths)
                 remove(folder)
                 removed.append(str(folder))
-            except OSError as error:
-                failed.append(f"{folder}: {error.strerror}")
+            except (OSError, MachineError) as error:
+                failed.append(f"{folder}: {error.what if isinstance(error, MachineError) else error.strerror}")
     if not has_evidence and own:
         count = "1 sitting" if len(own) == 1 else f"{len(own)} sittings"
         left.append(f"the evidence of {count}, which --evidence removes")

@@ -48,8 +48,9 @@ class SessionKeeper:
 
         def write() -> None:
             store = self._kept.store
+            setup = replace(store.setup, settings=settings)
             store.begin_sitting(self._sitting)
-            store.write_setup(replace(store.setup, settings=settings))
+            store.write_setup(setup)
 
         await self._locked(write)
 

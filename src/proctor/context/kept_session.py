@@ -14,8 +14,8 @@ from proctor.clock import Clock
 from proctor.contain.identity import ProcessIdentity
 from proctor.context.mirror import MirrorFold
 from proctor.context.model import Ancestor, Binding, RecordedTurn, SessionHeader, Sitting, SittingState, TurnState
-from proctor.context.store import SessionStore, open_store, refuse_missing_store
-from proctor.errors import EvidenceError, InputError, MachineError
+from proctor.context.store import SessionStore, open_store, refuse_missing
+from proctor.errors import EvidenceError, InputError, MachineError, disk_error
 from proctor.event.outcome import NOT_ENDED
 from proctor.event.row import Row
 from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths, is_valid_name, write_artifact
@@ -187,23 +187,46 @@ def open_kept_session(root: RootPaths, key: str, *, clock: Clock, must_exist: bo
     paths = find_session(root, key) if must_exist else session_paths(root, key)
     paths.create()
     with hold_session_folder(paths):
-        if not paths.header.is_file():
-            remove_old_store(paths)
-            with open_store(paths.store):
-                pass
-            # After the store: a session exists once it has a header.
-            create_header(paths, clock=clock)
-        refuse_missing_store(paths.store)
+        if paths.header.is_file():
+            refuse_missing(paths.store)
         with open_store(paths.store) as store:
-            kept = KeptSession(root, paths, read_header(paths), store)
+            if paths.header.is_file():
+                header = read_header(paths)
+            elif store.sittings():
+                # Its home is not known without the header.
+                raise _no_header(paths)
+            else:
+                # New, or its creation was cut off: the header is written last.
+                header = create_header(paths, clock=clock)
+            kept = KeptSession(root, paths, header, store)
             kept.settle_open_sittings()
             yield kept
 
 
-def remove_old_store(paths: SessionPaths) -> None:
-    """Remove a store without a header, left by a creation or a deletion that was cut off."""
-    for left in paths.folder.glob(f"{paths.store.name}*"):
-        left.unlink()
+def remove_store(paths: SessionPaths) -> None:
+    """Remove the store of a session, with the files that SQLite keeps beside it. Raises MachineError."""
+    try:
+        for file in paths.folder.glob(f"{paths.store.name}*"):
+            file.unlink()
+    except OSError as error:
+        raise disk_error(error, path=paths.store) from error
+
+
+def remove_unused_store(paths: SessionPaths) -> None:
+    """Remove a store without a header, left by a creation that was cut off.
+
+    Raises EvidenceError if it has sittings: the header of a session was lost, and with it the place of its home.
+    """
+    if not paths.store.exists():
+        return
+    with open_store(paths.store) as store:
+        if store.sittings():
+            raise _no_header(paths)
+    remove_store(paths)
+
+
+def _no_header(paths: SessionPaths) -> EvidenceError:
+    return EvidenceError("evidence.missing-file", "it does not exist", file=str(paths.header))
 
 
 def create_header(paths: SessionPaths, *, clock: Clock, ancestors: tuple[Ancestor, ...] = ()) -> SessionHeader:

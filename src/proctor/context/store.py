@@ -287,19 +287,16 @@ def open_store(path: Path) -> Iterator[SessionStore]:
 
 @contextmanager
 def read_store(path: Path) -> Iterator[SessionStore]:
-    """Open an existing session.db for reading, also while another process holds the session.
-
-    Raises as `refusing_damage`.
-    """
-    refuse_missing_store(path)
+    """Open an existing session.db for reading, also while it is held. Raises as `refusing_damage`."""
+    refuse_missing(path)
     with refusing_damage(path), DATABASE.read(path) as connection:
         yield SessionStore(connection)
 
 
-def refuse_missing_store(path: Path) -> None:
-    """Raise EvidenceError if the store of a session that exists is gone: an empty one would forget what was said."""
-    if not path.is_file():
-        raise EvidenceError(DATABASE.code, "the file does not exist", file=str(path))
+def refuse_missing(path: Path) -> None:
+    """Raise EvidenceError if there is no session.db, which only a rebuild may replace."""
+    if not path.exists():
+        raise EvidenceError(DATABASE.code, "it does not exist", file=str(path))
 
 
 @contextmanager
