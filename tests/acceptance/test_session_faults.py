@@ -1,0 +1,329 @@
+"""Sessions with an id that are held, damaged, on a bad disk, or hold a secret: a code, never a traceback or a loss."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import proctor
+from chaos.play import rows_of, start_player
+from chaos.session_player import Sitting
+from proctor.context.report import list_sessions
+from proctor.context.verify import rebuild_session
+from proctor.errors.codes import CODES
+from proctor.evidence.layout import RootPaths
+from proctor.testing.journals import recorded_journals
+from tests.acceptance.sittings import CLAUDE, CODEX, SessionLab, conversation, say_all
+from tests.api.talk import bounded
+
+pytestmark = [pytest.mark.real_agent, pytest.mark.long]
+
+HELLO = [("user", "Hello?"), ("agent", "Hello.")]
+AGAIN = [("user", "Again?"), ("agent", "Again.")]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> SessionLab:
+    return SessionLab(tmp_path)
+
+
+async def _greet(lab: SessionLab) -> None:
+    await lab.sit(CODEX, "x", ["Hello?"], {"say": "Hello."})
+
+
+async def _again(lab: SessionLab) -> None:
+    await lab.sit(CODEX, "x", ["Again?"], {"say": "Again."})
+
+
+def refusal_of(lab: SessionLab) -> proctor.ProctorError:
+    """Return the error of opening the session again."""
+
+    async def talk() -> proctor.ProctorError:
+        with pytest.raises(proctor.ProctorError) as refused:
+            await _again(lab)
+        return refused.value
+
+    return bounded(talk)
+
+
+# ── held ──
+
+
+@pytest.mark.requirement("session.held")
+@pytest.mark.proctor_process
+def test_session_held_by_another_process_is_refused_at_once_with_its_pid(lab: SessionLab) -> None:
+    script = str(lab.script({"fault": "hang"}))
+    sitting = Sitting(root=str(lab.root), key="x", script=script, prompts=("Hello?",))
+    words = msgspec.json.encode(sitting).decode()
+    with start_player("chaos.session_player", words, folder=lab.folder) as player:
+        try:
+            assert any(row.what == "event" for row in rows_of(player))
+            began_s = time.monotonic()
+            held = refusal_of(lab)
+            assert (held.code, held.exit) == ("session.held", 3)
+            assert f"process {player.pid}" in held.what
+            assert time.monotonic() - began_s < 20, "it starts no agent and does not wait"
+            [summary] = list_sessions(RootPaths(lab.root))
+            assert (summary.held_by, summary.unsettled) == (player.pid, 1)
+        finally:
+            player.send_signal(signal.SIGKILL)
+    bounded(lambda: _again(lab))
+    assert lab.mirror("x") == AGAIN
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.held")
+def test_session_is_held_within_one_process_too_and_free_when_it_is_closed(lab: SessionLab) -> None:
+    async def talk() -> None:
+        async with lab.open(CODEX, "x", {"say": "Hello."}) as session:
+            with pytest.raises(proctor.MachineError, match=f"process {os.getpid()}") as held:
+                await _again(lab)
+            assert held.value.code == "session.held"
+            await say_all(session, ["Hello?"])
+        await _again(lab)
+
+    bounded(talk)
+    assert lab.mirror("x") == [*HELLO, *AGAIN]
+
+
+# ── bad input ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("key", ["", ".", "..", "../x", "a/b", "/abs", "-x", ".hidden", "a b", "ä", "x" * 300, "a\0b"])
+def test_session_id_that_is_no_valid_name_is_refused(key: str, lab: SessionLab) -> None:
+    async def talk() -> None:
+        with pytest.raises(proctor.InputError) as refused:
+            await lab.sit(CODEX, key, ["Hello?"], {"say": "Hello."})
+        assert (refused.value.code, refused.value.key) == ("session.id", "id")
+
+    bounded(talk)
+    assert list(lab.root.glob("sessions/*")) == []
+
+
+@pytest.mark.requirement("session.one")
+def test_session_in_the_old_layout_is_refused(lab: SessionLab) -> None:
+    (lab.root / "sessions" / "x" / "attempts").mkdir(parents=True)
+    assert refusal_of(lab).code == "session.layout"
+    [summary] = list_sessions(RootPaths(lab.root))
+    assert summary.problem is not None
+    assert [each.name for each in (lab.root / "sessions" / "x").iterdir()] == ["attempts"]
+
+
+def _truncate(db: Path) -> None:
+    db.write_bytes(db.read_bytes()[:1500])
+
+
+def _overwrite(db: Path) -> None:
+    db.write_bytes(b"not a database" * 500)
+
+
+def _newer(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("pragma user_version = 99")
+        connection.commit()
+
+
+def _foreign(db: Path) -> None:
+    db.unlink()
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("create table other (x)")
+        connection.commit()
+
+
+def _garble_row(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("update session set setup = x'7b'")
+        connection.execute("update turn set turn = x'7b'")
+        connection.commit()
+
+
+def _drop_table(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("drop table turn")
+        connection.commit()
+
+
+def _folder(db: Path) -> None:
+    db.unlink()
+    db.mkdir()
+
+
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.parametrize("damage", [_truncate, _overwrite, _newer, _foreign, _garble_row, _drop_table])
+def test_damaged_store_is_an_evidence_error_and_is_rebuilt_from_the_record(
+    damage: Callable[[Path], None], lab: SessionLab
+) -> None:
+    bounded(lambda: _greet(lab))
+    db = lab.root / "sessions" / "x" / "session.db"
+    damage(db)
+    refused = refusal_of(lab)
+    assert (refused.code, refused.exit) == ("session.damaged", 5)
+    assert "--rebuild" in CODES[refused.code].todo
+    [summary] = list_sessions(RootPaths(lab.root))
+    assert summary.problem is not None
+    with pytest.raises(proctor.EvidenceError):
+        lab.verify("x")
+    rebuild_session(RootPaths(lab.root), "x")
+    with recorded_journals() as journals:
+        bounded(lambda: _again(lab))
+    assert conversation(journals[0].rows[0]) == [*HELLO, AGAIN[0]]
+    assert lab.mirror("x") == [*HELLO, *AGAIN]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schemaVersion":99}', None])
+def test_damaged_header_is_an_evidence_error(content: bytes | None, lab: SessionLab) -> None:
+    bounded(lambda: _greet(lab))
+    header = lab.root / "sessions" / "x" / "session.json"
+    if content is None:
+        # The store without its header: the home is not known any more, so nothing may begin anew.
+        header.unlink()
+    else:
+        header.write_bytes(content)
+    refused = refusal_of(lab)
+    assert (type(refused), refused.exit) == (proctor.EvidenceError, 5)
+    [summary] = list_sessions(RootPaths(lab.root))
+    assert summary.problem is not None
+
+
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.parametrize("kept", ["home", "store"])
+def test_session_whose_home_or_store_was_removed_has_lost_its_thread_or_its_turns(kept: str, lab: SessionLab) -> None:
+    bounded(lambda: _greet(lab))
+    if kept == "store":
+        shutil.rmtree(lab.report("x").home)
+        assert refusal_of(lab).code == "session.thread-lost"
+        assert lab.mirror("x") == HELLO
+    else:
+        (lab.root / "sessions" / "x" / "session.db").unlink()
+        refused = refusal_of(lab)
+        assert (refused.code, refused.exit) == ("session.damaged", 5)
+        rebuild_session(RootPaths(lab.root), "x")
+        bounded(lambda: _again(lab))
+        assert lab.mirror("x") == [*HELLO, *AGAIN]
+
+
+@pytest.mark.requirement("session.mirror")
+def test_session_continues_after_the_clock_went_back(lab: SessionLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(lambda: _greet(lab))
+    real_ns = time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: real_ns() - 86_400 * 10**9)
+        patch.setattr(time, "time", lambda: real_ns() / 1e9 - 86_400)
+        bounded(lambda: _again(lab))
+    turns = [each.turn for each in lab.report("x").turns]
+    assert turns[1].asked_at_ms < turns[0].asked_at_ms - 80_000_000
+    assert lab.mirror("x") == [*HELLO, *AGAIN]
+    lab.assert_verified("x")
+    rebuild_session(RootPaths(lab.root), "x")
+    assert lab.mirror("x") == [*HELLO, *AGAIN]
+    lab.assert_verified("x")
+
+
+# ── disks ──
+
+
+@contextmanager
+def _small_disk(place: Path) -> Iterator[None]:
+    place.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let this user mount a tmpfs")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _fill(place: Path) -> Path:
+    ballast = place / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 512, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return ballast
+
+
+@pytest.mark.requirement("session.mirror")
+def test_session_on_a_full_disk_is_refused_and_loses_no_turn(lab: SessionLab) -> None:
+    place = lab.root / "sessions"
+
+    async def talk() -> None:
+        await _greet(lab)
+        ballast = _fill(place)
+        with pytest.raises(proctor.MachineError) as refused:
+            await lab.sit(CODEX, "x", ["Never?"], {"say": "Never."})
+        assert refused.value.code == "machine.disk-full", refused.value
+        ballast.unlink()
+        async with lab.open(CODEX, "x", {"say": "Again."}, {"say": "Never."}) as session:
+            ballast = _fill(place)
+            ending = await session.say("Never?")
+            assert (ending.outcome is not proctor.Outcome.COMPLETED, ending.code) == (True, "machine.disk-full")
+            ballast.unlink()
+        async with lab.open(CODEX, "x", {"say": "Again."}) as session:
+            async for event in session.say("Again?"):
+                if isinstance(event, proctor.TurnBegan):
+                    ballast = _fill(place)
+        ballast.unlink()
+        await lab.sit(CODEX, "x", ["And now?"], {"say": "Now."})
+
+    with _small_disk(place):
+        with recorded_journals() as journals:
+            bounded(talk)
+        assert conversation(journals[-1].rows[0]) == [*HELLO, *AGAIN, ("user", "And now?")]
+        assert lab.mirror("x") == [*HELLO, *AGAIN, ("user", "And now?"), ("agent", "Now.")]
+        lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.mirror")
+def test_session_on_a_read_only_disk_is_refused_and_can_be_read(lab: SessionLab) -> None:
+    place = lab.root / "sessions"
+    with _small_disk(place):
+        bounded(lambda: _greet(lab))
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        refused = refusal_of(lab)
+        assert (refused.code, refused.exit) == ("machine.unwritable", 3)
+        assert lab.mirror("x") == HELLO
+        lab.assert_verified("x")
+
+
+# ── secrets ──
+
+
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.requirement("evidence.redaction")
+@pytest.mark.parametrize("runtime", [CODEX, "codex_exec", CLAUDE])
+def test_secret_reaches_neither_store_nor_evidence(runtime: str, lab: SessionLab) -> None:
+    secret = "zq7-session-84f1c2d9e0"
+    steps = ({"run": f"echo {secret}"}, {"say": {"text": f"It is {secret}, really.", "chunk_chars": 3}})
+
+    async def talk() -> None:
+        for _ in range(2):
+            await lab.sit(runtime, "x", [f"Say {secret}."], *steps, secrets={"TOKEN": secret})
+
+    bounded(talk)
+    lab_root = RootPaths(lab.root)
+    holding = [file for file in lab_root.folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert holding == []
+    masked = "[redacted:TOKEN]"
+    once = [
+        ("user", f"Say {masked}."),
+        ("call", f"echo {masked}"),
+        ("result", masked),
+        ("agent", f"It is {masked}, really."),
+    ]
+    assert lab.mirror("x") == once * 2
+    lab.assert_verified("x")
