@@ -52,15 +52,28 @@ def test_create_session_refuses_an_invalid_id(root: RootPaths, key: str) -> None
 def test_a_creation_that_was_cut_off_leaves_no_session_and_nothing_of_it_returns(root: RootPaths) -> None:
     paths = session_paths(root, "shop")
     paths.create()
-    with open_store(paths.store) as store:
-        store.begin_sitting(sitting())
-        say(store, "Old.", to=sitting())
+    with open_store(paths.store):
+        pass
     create(root, "shop")
     assert report_session(root, "shop").turns == ()
     paths = session_paths(root, "copy")
     paths.create()
     fork_session(root, "shop", "copy", clock=FakeClock())
     assert report_session(root, "copy").summary.forked_from == "shop"
+
+
+def test_a_session_whose_header_is_lost_is_not_created_anew(root: RootPaths) -> None:
+    paths = session_paths(root, "shop")
+    paths.create()
+    with open_store(paths.store) as store:
+        store.begin_sitting(sitting())
+        say(store, "Old.", to=sitting())
+    for begin in (lambda: create(root, "shop"), lambda: open_kept_session(root, "shop", clock=FakeClock()).__enter__()):
+        with pytest.raises(EvidenceError) as refused:
+            begin()
+        assert (refused.value.code, refused.value.file) == ("evidence.missing-file", str(paths.header))
+    with open_store(paths.store) as store:
+        assert len(store.turns()) == 1
 
 
 def test_a_session_whose_store_is_gone_is_damaged_and_not_begun_again(root: RootPaths) -> None:

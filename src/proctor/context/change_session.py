@@ -97,10 +97,12 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
         created = [paths.folder]
         try:
             remove_unused_store(paths)
-            with refusing_damage(paths.store):
-                kept.store.copy_to(paths.store)
+            draft = paths.store.with_name("session.db.new")
+            draft.unlink(missing_ok=True)
+            with refusing_damage(draft):
+                kept.store.copy_to(draft)
             # Before the session exists: a deletion of it must not remove the evidence of the other one.
-            with open_store(paths.store) as store:
+            with open_store(draft) as store:
                 store.take_over_sittings()
                 binding, revision = store.binding
                 # In a process of a pool, the agent itself makes the copy of the thread.
@@ -109,6 +111,8 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
             source = Ancestor(session=kept.header.id, turns=kept.store.next_turn() - 1)
             header = create_header(paths, clock=clock, ancestors=(*kept.header.ancestors, source))
             created.append(session_home(header))
+            # After the header: a store with sittings and without a header is that of a session whose header was lost.
+            draft.replace(paths.store)
             _copy_home(kept.home, session_home(header))
             if kept.pool_workspaces is not None:
                 created.append(kept.workspace_of(header))
