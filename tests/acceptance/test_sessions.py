@@ -253,6 +253,76 @@ def test_fork_in_a_pool_is_lost_if_codex_exec_continued_the_thread_before(lab: S
     lab.assert_verified("y")
 
 
+# ── threads of the user's own home ──
+
+
+@pytest.fixture
+def users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user of all agents, which has no settings."""
+    home = tmp_path / "users-home"
+    for name, variable in ((".codex", "CODEX_HOME"), (".claude", "CLAUDE_CONFIG_DIR")):
+        (home / name).mkdir(parents=True)
+        monkeypatch.setenv(variable, str(home / name))
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+async def _make_users_thread(lab: SessionLab, runtime: str) -> str:
+    """Take a turn that leaves a thread in the user's home, and return its id."""
+    workspace = lab.folder / "shop"
+    workspace.mkdir()
+    thread = await lab.sit(runtime, "earlier", ["What does it say?"], *FIRST, profile="mine", workspace=workspace)
+    assert thread is not None
+    return thread
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_adopted_thread_brings_its_history(runtime: str, lab: SessionLab, users_home: Path) -> None:
+    async def talk() -> None:
+        thread = await _make_users_thread(lab, runtime)
+        # The same workspace too: Claude Code keeps threads by folder.
+        mine: Any = {"profile": "mine", "workspace": lab.folder / "shop"}
+        assert await lab.sit(runtime, "x", ["And now?"], {"say": "Now."}, thread=thread, **mine) == thread
+        with pytest.raises(proctor.InputError) as refused:
+            await lab.sit(runtime, "x", ["Again?"], {"say": "Never."}, thread=thread, **mine)
+        assert (refused.value.code, refused.value.key) == ("spec.unsupported", "thread")
+        assert await lab.sit(runtime, "x", ["Again?"], {"say": "Again."}, **mine) == thread
+        with pytest.raises(proctor.MachineError) as lost:
+            await lab.sit(runtime, "z", ["Hello?"], {"say": "Never."}, thread=thread[:-4] + "0000", **mine)
+        assert lost.value.code == "session.thread-lost"
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert conversation(journals[1].rows[0]) == [*FIRST_SAID, ("user", "And now?")]
+    own: list[Said] = [("user", "And now?"), ("agent", "Now."), ("user", "Again?"), ("agent", "Again.")]
+    assert lab.mirror("x") == [FIRST_SAID[0], FIRST_SAID[3], *own]
+    assert [shown.turn.kind for shown in lab.report("x").turns] == ["import", "prompt", "prompt"]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", [CODEX, CLAUDE])
+def test_fork_of_a_thread_in_the_users_home_is_another_thread(runtime: str, lab: SessionLab, users_home: Path) -> None:
+    mine: Any = {"profile": "mine", "workspace": lab.folder / "shop"}
+    (lab.folder / "shop").mkdir()
+
+    async def talk() -> None:
+        async with lab.open(runtime, "x", {"say": "One."}, {"say": "Two."}, **mine) as x:
+            await say_all(x, ["First?"])
+            await x.fork("y")
+            await say_all(x, ["Second?"])
+        for key in ("y", "x"):
+            await lab.sit(runtime, key, [f"And {key}?"], {"say": f"It is {key}."}, **mine)
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    first: list[Said] = [("user", "First?"), ("agent", "One.")]
+    x: list[Said] = [("user", "Second?"), ("agent", "Two."), ("user", "And x?")]
+    assert first_requests(journals)[1:] == [[*first, ("user", "And y?")], [*first, *x]]
+
+
 # ── threads that are not stored yet, or not any more ──
 
 

@@ -25,7 +25,7 @@ from proctor.context.kept_session import (
     session_paths,
 )
 from proctor.context.model import Ancestor, SessionSettings, Sitting
-from proctor.context.store import open_store, read_store, refusing_damage
+from proctor.context.store import SessionStore, open_store, read_store, refusing_damage
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId, SessionKey
@@ -105,8 +105,8 @@ def fork_kept(kept: KeptSession, new_key: str, *, clock: Clock) -> None:
             with open_store(draft) as store:
                 store.take_over_sittings()
                 binding, revision = store.binding
-                # In a process of a pool, the agent itself makes the copy of the thread.
-                if binding is not None and binding.process is not None:
+                # A thread that is not in the copied home is copied by the agent itself.
+                if binding is not None and (binding.process is not None or _is_in_users_home(store)):
                     store.bind(replace(binding, is_fork=True), revision=revision)
             source = Ancestor(session=kept.header.id, turns=kept.store.next_turn() - 1)
             header = create_header(paths, clock=clock, ancestors=(*kept.header.ancestors, source))
@@ -174,10 +174,13 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
         try:
             with read_store(paths.store) as store:
                 sittings, (binding, _) = store.sittings(), store.binding
+                is_in_users_home = _is_in_users_home(store)
             if binding is not None and binding.process is not None:
                 left.append(f"the thread {binding.thread} on {binding.runtime_id}, until the pool with it is closed")
             elif binding is not None and not (session_home(header) / AGENT_HOMES / binding.runtime_id).is_dir():
                 left.append(f"the thread {binding.thread} on {binding.runtime_id}, which is not in the session's home")
+            elif binding is not None and is_in_users_home:
+                left.append(f"the thread {binding.thread} on {binding.runtime_id}, which is in the user's own home")
         except (EvidenceError, MachineError, sqlite3.Error) as error:
             left.append(f"what the store named, because it cannot be read: {error}")
         own = tuple(each for each in sittings if not each.is_foreign)
@@ -201,6 +204,12 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
         count = "1 sitting" if len(own) == 1 else f"{len(own)} sittings"
         left.append(f"the evidence of {count}, which --evidence removes")
     return SessionRemoval(id=header.id, removed=tuple(removed), left=tuple(left), failed=tuple(failed))
+
+
+def _is_in_users_home(store: SessionStore) -> bool:
+    """Return whether the last sitting left the native thread in the home of the agent's user."""
+    settings = store.setup.settings
+    return settings is not None and settings.is_users_home
 
 
 def _evidence_of(root: RootPaths, sittings: tuple[Sitting, ...]) -> tuple[list[Path], list[str]]:

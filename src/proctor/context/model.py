@@ -9,6 +9,7 @@ from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
+from proctor.spec.model import Profile
 
 TurnKind = Literal["prompt", "compaction", "import"]
 
@@ -152,6 +153,11 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     """`mine` if the agent uses its user's own settings."""
     script: str | None = None
     """The script that the scripted model plays."""
+
+    @property
+    def is_users_home(self) -> bool:
+        """Whether the agent kept the thread in its user's own home."""
+        return self.profile == Profile.MINE
 
 
 class Ancestor(Part, frozen=True, kw_only=True):

@@ -218,9 +218,11 @@ class ClaudeSession:
                 await self._news.wait()
 
     async def read_history(self) -> None:
-        if self.thread is None:
+        # The program states its id with the first turn.
+        thread = self.thread or self._request.resume
+        if thread is None:
             raise RefusedError("peer.refused", "the session has no id yet")
-        items = await anyio.to_thread.run_sync(read_session, self._config, self.thread)
+        items = await anyio.to_thread.run_sync(read_session, self._config, thread)
         self._tap.record(HistoryKept(source=SOURCE, items=items))
 
     async def close(self) -> None:

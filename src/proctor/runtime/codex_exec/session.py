@@ -113,7 +113,8 @@ class ExecSession:
             await self._idle.wait()
 
     async def read_history(self) -> None:
-        rollout = await self._read(self._thread)
+        # The program states its thread with the first turn.
+        rollout = await self._read(self._thread or self._request.resume)
         if rollout is None:
             raise RefusedError("peer.refused", "Codex has stored nothing of this thread")
         self._tap.record(HistoryKept(source="rollout", items=tuple(rollout.items)))
