@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from proctor.attempt.converse import LiveSession
-from proctor.campaign.sessions import ConversationRequest
+from proctor.campaign.sessions import ConversationRequest, KeptRequest
+from proctor.context.model import SessionSettings
 from proctor.errors import RefusedError
 from proctor.ids import ThreadId
 from proctor.runtime.base import Decision, Question, Tool
@@ -26,7 +27,11 @@ _TOOL: Final = Tool(name="proctor_case", description="Answers.", schema={"type":
 
 _TO_OPEN: Final[dict[str, dict[str, Any]]] = {
     "thread_start": {},
-    "thread_resume": {"resume": ThreadId("no-such-thread")},
+    "thread_resume": {
+        "kept": KeptRequest(
+            key="conformance", settings=SessionSettings(runtime="conformance"), adopted=ThreadId("no-such-thread")
+        )
+    },
     "approvals": {"decide": _decide},
     "dynamic_tools": {"tools": (_TOOL,)},
 }

@@ -233,7 +233,7 @@ class Subject:
         folder = self.folder / f"conversation-{next(self._numbers)}"
         folder.mkdir()
         loaded = await self._loaded(steps, folder=folder, prompt="A conversation.", limits=_LIMITS, approvals=approvals)
-        async with open_sessions(loaded, root=folder, keep=RecordMode.MEMORY) as sessions:
+        async with open_sessions(loaded, root=folder, keep=RecordMode.DISK) as sessions:
             yield sessions
 
     async def loaded(self, *steps: Mapping[str, Any], approvals: str = "deny") -> LoadedSpec:
