@@ -3,24 +3,32 @@
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.campaign.retention import RetentionRule
 from proctor.campaign.scratch import open_scratch, scratch_of_runs
 from proctor.contain.intent import take_lock
+from proctor.context.change_session import delete_session, fork_session
+from proctor.context.kept_session import open_kept_session
 from proctor.errors import InputError, MachineError
-from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import RunId
+from proctor.evidence.artifacts import SittingRef
+from proctor.evidence.layout import CampaignPaths, RootPaths, write_artifact
+from proctor.ids import AttemptId, RunId, SessionKey, TrialId
 from proctor.surface import gc as collecting
 from proctor.surface.gc import REMOVED, clear, plan_clearing
 from proctor.surface.gc_units import find_units
+from proctor.testing.clock import FakeClock
+from tests.context.made import ATTEMPT, sitting
+from tests.context.made import RUN as SITTING_RUN
 from tests.lab import Lab
-from tests.report.made import CAMPAIGN, RUN, campaign
+from tests.report.made import CAMPAIGN, RUN, campaign, record
 from tests.surface.conftest import ask
 
 NOW_MS = time.time_ns() // 1_000_000
@@ -137,7 +145,7 @@ def test_a_run_that_a_kept_campaign_cites_stays(root: RootPaths) -> None:
     assert not old.folder.exists()
 
 
-def test_runs_of_no_campaign_and_sessions_have_their_own_age(root: RootPaths) -> None:
+def test_runs_of_no_campaign_have_their_own_age(root: RootPaths) -> None:
     for kind, name, days in (("runs", "lost", 40), ("runs", "recent", 1), ("runs", "talk", 40)):
         (root.folder / kind / name / "attempts" / "a").mkdir(parents=True)
         aged(days, root.folder / kind / name)
@@ -145,6 +153,39 @@ def test_runs_of_no_campaign_and_sessions_have_their_own_age(root: RootPaths) ->
         assert why(root)["talk"] == (False, "running")
     clear(root, MONTH, now_ms=NOW_MS)
     assert there(root) == ["runs/recent"]
+
+
+def write_sitting(root: RootPaths, key: SessionKey) -> None:
+    paths = root.run(SITTING_RUN).attempt(TrialId("session-1"), n=1)
+    paths.create()
+    ref = SittingRef(session=key, n=1, is_fresh=True, first_turn=1, history_after=0, tools="", is_import=False)
+    of_attempt = replace(record(AttemptId("m.f.r1.1")), attempt_id=ATTEMPT, run_id=SITTING_RUN, sitting=ref)
+    write_artifact(paths.attempt, of_attempt, redactor=None)
+
+
+@pytest.mark.requirement("ops.gc")
+@pytest.mark.parametrize("damage", ["", "store", "header and store"])
+def test_run_of_session_is_kept_until_the_session_is_deleted(damage: str, root: RootPaths) -> None:
+    clock = FakeClock()
+    write_sitting(root, SessionKey("talk"))
+    (root.folder / "runs" / "lost" / "attempts" / "a").mkdir(parents=True)
+    with open_kept_session(root, "talk", clock=clock) as kept:
+        kept.store.begin_sitting(sitting())
+        paths = kept.paths
+    fork_session(root, "talk", "copy", clock=clock)
+    for file in damage.split(" and ") if damage else ():
+        (paths.header if file == "header" else paths.store).write_bytes(b"damaged")
+    aged(40, root.folder / "runs" / "run", root.folder / "runs" / "lost")
+    kept_for_talk = (False, "belongs to the session talk")
+    assert why(root) == {"run": kept_for_talk, "lost": (True, "too old")}
+    clear(root, MONTH, now_ms=NOW_MS)
+    # The fork has the same record, and then nothing needs it any more.
+    delete_session(root, "copy", has_evidence=False)
+    assert why(root) == {"run": kept_for_talk}
+    shutil.rmtree(paths.folder)
+    assert why(root) == {"run": (True, "too old")}
+    clear(root, MONTH, now_ms=NOW_MS)
+    assert there(root) == []
 
 
 def test_a_ledger_that_names_a_place_elsewhere_takes_nothing_there_along(root: RootPaths, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["campaign", "run", "session", "scratch"]
+Kind = Literal["campaign", "run", "scratch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """What a reader sees of the sessions under an evidence root, also while another process holds them."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,9 +20,11 @@ from proctor.context.model import (
 from proctor.context.store import SessionStore, read_store
 from proctor.errors import EvidenceError, MachineError
 from proctor.event.message import Message
+from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import RootPaths, SessionPaths
 from proctor.evidence.owner_lock import owner_of
-from proctor.ids import RuntimeId, SessionKey
+from proctor.evidence.reader import read_artifact
+from proctor.ids import RunId, RuntimeId, SessionKey
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -131,6 +135,36 @@ def search_session(root: RootPaths, key: str, query: str, *, most: int) -> tuple
     """Return the entries that have every word of the query, newest first. Raises as `report_session`."""
     with read_store(find_session(root, key).store) as store:
         return tuple(FoundEntry(turn=turn, message=message) for turn, message in store.search(query, most=most))
+
+
+def sessions_by_run(root: RootPaths) -> dict[RunId, SessionKey]:
+    """Return the runs in which the sessions under an evidence root have their record, each with one of its sessions."""
+    found: dict[RunId, SessionKey] = {}
+    for paths in root.sessions():
+        key = SessionKey(paths.folder.name)
+        found |= dict.fromkeys(_runs_of(root, paths, key), key)
+    return found
+
+
+def _runs_of(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterable[RunId]:
+    try:
+        with read_store(paths.store) as store:
+            return [sitting.run_id for sitting in store.sittings()]
+    except (EvidenceError, MachineError):
+        return _runs_that_name(root, paths, key)
+
+
+def _runs_that_name(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterator[RunId]:
+    """Yield the runs from which a damaged store would be made again."""
+    keys = {key}
+    with suppress(EvidenceError):
+        keys |= {each.session for each in read_header(paths).ancestors}
+    for run in root.runs():
+        for attempt in run.attempts():
+            with suppress(EvidenceError):
+                record = read_artifact(attempt.attempt, AttemptRecord)
+                if record.sitting is not None and record.sitting.session in keys:
+                    yield record.run_id
 
 
 def _summarize(paths: SessionPaths) -> SessionSummary:

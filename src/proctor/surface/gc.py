@@ -23,10 +23,10 @@ REMOVED = ".removed"
 
 
 class GcItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A campaign, run, session or scratch folder, and whether it is deleted."""
+    """A campaign, run or scratch folder, and whether it is deleted."""
 
     kind: Kind
-    """What it is. `run` is a run that belongs to no campaign, `scratch` the kept scratch folder of a run."""
+    """What it is. `run` is a run of no campaign, `scratch` the kept scratch folder of a run."""
     name: str
     """Name of its folder."""
     is_deleted: bool

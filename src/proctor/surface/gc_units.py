@@ -1,4 +1,4 @@
-"""Find what `proctor gc` may delete: campaigns with their runs, other runs, sessions and kept scratch folders."""
+"""Find what `proctor gc` may delete: campaigns with their runs, other runs and kept scratch folders."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +11,11 @@ import msgspec
 
 from proctor.campaign.retention import GcUnit, Kind
 from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
+from proctor.context.report import sessions_by_run
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
 from proctor.evidence.reader import read_artifact
+from proctor.ids import RunId, SessionKey
 from proctor.ledger.reader import is_live, read_run_ids
 from proctor.report.campaign_state import load_run
 from proctor.report.evidence_index import EvidenceIndex
@@ -41,6 +43,7 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
     """
     campaigns = {campaign: run_ids(root, campaign) for campaign in root.campaigns()}
     stated = set(stated_runs(root))
+    sessions = sessions_by_run(root)
     pinned: set[str] = set()
     for campaign, ids in campaigns.items():
         cited = {other for each, others in campaigns.items() if each != campaign for other in others}
@@ -53,23 +56,30 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
     for run in root.runs():
         name, folder = run.folder.name, run.folder
         if name not in known:
-            unit = _unit("run" if folder.parent.name == "runs" else "session", folder)
+            unit = _unit("run", folder)
             is_running = is_locked(scratch_of_runs() / name)
-            yield replace(unit, stays=_why(unit, ids=(name,), stated=stated, now_ms=now_ms, is_running=is_running))
+            why = _why(unit, ids=(name,), stated=stated, now_ms=now_ms, is_running=is_running)
+            yield replace(unit, stays=why or _needed_by(sessions.get(RunId(name))))
     for scratch in kept_scratch(scratch_of_runs()):
         stays = _reason(("running", is_locked(scratch)), ("belongs to a pinned campaign", scratch.name in pinned))
         yield replace(_unit("scratch", scratch), stays=stays)
 
 
 def why_still(unit: GcUnit, root: RootPaths, *, now_ms: int) -> str | None:
-    """Return why a campaign, run or session must be kept, by what is on disk now; None if it may be deleted.
+    """Return why a campaign or run must be kept, by what is on disk now; None if it may be deleted.
 
     The caller must hold its lock.
     """
     folders = places_of(unit)
     ids = run_ids(root, CampaignPaths(folders[0])) if unit.kind == "campaign" else (unit.name,)
     unit = replace(unit, touched_at_ms=_last_active_ms(unit.kind, folders))
-    return _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
+    why = _why(unit, ids=ids, stated=set(stated_runs(root)), now_ms=now_ms, is_running=False)
+    return why or (None if unit.kind == "campaign" else _needed_by(sessions_by_run(root).get(RunId(unit.name))))
+
+
+def _needed_by(session: SessionKey | None) -> str | None:
+    """Return why the run of a session must be kept: without it, the session can be neither verified nor rebuilt."""
+    return None if session is None else f"belongs to the session {session}"
 
 
 def is_needed(run: Path, root: RootPaths) -> bool:

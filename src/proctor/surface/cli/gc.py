@@ -27,8 +27,8 @@ from proctor.surface.gc import GcResult, clear, plan_clearing
 def gc(*, older_than: str | None, larger_than: str | None, is_dry: bool, root: Path | None, as_json: bool) -> int:
     """Delete old evidence by age or size.
 
-    Considers campaigns with their runs, sessions, and scratch folders kept with --keep-scratch
-    or `keep`.
+    Considers campaigns with their runs, other runs, and scratch folders kept with --keep-scratch
+    or `keep`. A session and its runs are kept until the session is deleted.
     First deletes everything older than AGE, then the oldest until at most SIZE is left. Evidence that
     is pinned, running, signed, or named by a statement in the evidence root is kept. Without
     --older-than and --larger-than, the [retention] table of proctor.toml applies. Proctor never
