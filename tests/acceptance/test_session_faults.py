@@ -19,7 +19,10 @@ from chaos.session_player import Sitting
 from proctor.context.report import list_sessions
 from proctor.context.verify import rebuild_session
 from proctor.errors.codes import CODES
+from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import RootPaths
+from proctor.evidence.reader import read_artifact
+from proctor.surface.cli.app import answer
 from proctor.testing.journals import recorded_journals
 from tests.acceptance.sittings import CLAUDE, CODEX, SessionLab, conversation, say_all
 from tests.api.talk import bounded
@@ -327,3 +330,41 @@ def test_secret_reaches_neither_store_nor_evidence(runtime: str, lab: SessionLab
     ]
     assert lab.mirror("x") == once * 2
     lab.assert_verified("x")
+
+
+# ── the evidence ──
+
+
+@pytest.mark.requirement("session.one")
+def test_evidence_of_sittings_is_valid_and_gc_keeps_it(lab: SessionLab, capsys: pytest.CaptureFixture[str]) -> None:
+    async def talk() -> None:
+        await _greet(lab)
+        async with proctor.pool(CODEX, evidence="disk", root=lab.root) as pool:
+            for _ in range(2):
+                async with pool.session(id="y", script=lab.script({"say": "Hello."})) as session:
+                    await say_all(session, ["Hello?"])
+        await _again(lab)
+
+    bounded(talk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROCTOR_ROOT", str(lab.root))
+        assert answer(["validate", "--strict"]) == 0
+        for path in lab.root.rglob("*"):
+            os.utime(path, (0, 0))
+        assert answer(["gc", "--older-than", "1h"]) == 0
+    shown = capsys.readouterr().out
+    assert (shown.count("belongs to the session x"), shown.count("belongs to the session y")) == (2, 1)
+    for key in ("x", "y"):
+        lab.assert_verified(key)
+    bounded(lambda: _again(lab))
+    assert lab.mirror("x") == [*HELLO, *AGAIN, *AGAIN]
+    records = [
+        read_artifact(paths.attempt, AttemptRecord).sitting
+        for run in RootPaths(lab.root).runs()
+        for paths in run.attempts()
+    ]
+    told = sorted((each.session, each.n, each.is_fresh, each.first_turn) for each in records if each is not None)
+    assert told == [("x", 1, True, 1), ("x", 2, False, 2), ("x", 3, False, 3), ("y", 1, True, 1), ("y", 2, False, 2)]
+    refs = [read_artifact(p.runner_ref, RunnerRef) for run in RootPaths(lab.root).runs() for p in run.attempts()]
+    assert all(ref.sitting is not None and ref.last_turn == ref.sitting.first_turn for ref in refs)
+    assert all(ref.sitting is not None and ref.is_fresh_session == ref.sitting.is_fresh for ref in refs)
