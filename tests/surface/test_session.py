@@ -17,11 +17,12 @@ from proctor.context.store import open_store
 from proctor.errors import InputError
 from proctor.event.model import TextSaid, TextStreamed, ToolBegan, ToolEnded
 from proctor.evidence.layout import RootPaths
-from proctor.ids import CallId, ItemId, TurnId
+from proctor.ids import CallId, ItemId, SessionKey, TurnId
 from proctor.surface.cli.session_talk import MAX_LINE_BYTES, LineReader, StreamedText
 from proctor.surface.session_turn import SessionOptions, choose_settings
 from tests.context.made import Events, fold, sitting
 from tests.lab import Lab
+from tests.terminal import DEADLINE_S, at_a_terminal
 
 HOSTILE = "\x1b[2Jgone\u202e\x00"
 SETTINGS = SessionSettings(runtime="codex_app_server", provider="openai", model="m", login="api-key")
@@ -202,6 +203,19 @@ def test_delete_needs_yes_without_a_terminal_and_prints_what_is_left(lab: Lab) -
     assert done.stdout == f"removed  {folder}\nleft     the evidence of 1 sitting, which --evidence removes\n"
     assert not folder.exists()
     assert said(lab, "list")["sessions"] == []
+
+
+@pytest.mark.proctor_process
+@pytest.mark.parametrize(("answer", "is_left"), [("n", True), ("y", False)])
+def test_delete_asks_at_a_terminal(lab: Lab, answer: str, is_left: bool) -> None:
+    root = create(lab)
+    with at_a_terminal(lab, "session", "delete", "shop", "--evidence") as terminal:
+        terminal.wait_for(r"Delete the session shop and its evidence\? \[y/N\]\n")
+        terminal.type(f"{answer}\n")
+        if is_left:
+            terminal.wait_for("Nothing was deleted")
+        assert terminal.process.wait(timeout=DEADLINE_S) == 0
+    assert root.session(SessionKey("shop")).header.exists() is is_left
 
 
 def test_delete_exits_3_if_a_folder_cannot_be_removed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

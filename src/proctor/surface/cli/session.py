@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TextIO, TypedDict, Unpack
 
 from msgspec.structs import replace
 
@@ -118,8 +118,10 @@ def talk(*, id_: str, root: Path | None, as_json: bool, **opening: Unpack[_Openi
     """
     from proctor.surface.cli.session_talk import hold_conversation
 
-    paths = RootPaths(evidence_root(root))
-    return hold_conversation(paths, id_, _options(opening), calling=CommandFormatter.of(root), as_json=as_json)
+    paths, stdin = RootPaths(evidence_root(root)), _stdin()
+    return hold_conversation(
+        paths, id_, _options(opening), stdin=stdin, calling=CommandFormatter.of(root), as_json=as_json
+    )
 
 
 def _run_turn(ask: "Callable[[Interrupts], Awaitable[AskedTurn]]", *, as_json: bool) -> int:
@@ -144,10 +146,18 @@ def _options(opening: _Opening) -> "SessionOptions":
 
 
 def _read_prompt(prompt: str) -> str:
-    text = sys.stdin.read() if prompt == "-" else prompt
+    # Arguments that are not UTF-8 have lone surrogates, which no agent accepts.
+    data = _stdin().buffer.read() if prompt == "-" else prompt.encode(errors="replace")
+    text = data.decode(errors="replace")
     if not text.strip():
         raise InputError("usage", "the prompt is empty")
     return text
+
+
+def _stdin() -> TextIO:
+    if sys.stdin is None:
+        raise InputError("usage", "there is no stdin to read prompts from")
+    return sys.stdin
 
 
 def list_sessions(*, root: Path | None, as_json: bool) -> int:

@@ -2,8 +2,8 @@
 
 import errno
 import os
-import sys
 from functools import partial
+from typing import TextIO
 
 import anyio
 import anyio.to_thread
@@ -28,12 +28,12 @@ _CHUNK_BYTES = 1 << 16
 
 
 def hold_conversation(
-    root: RootPaths, key: str, options: SessionOptions, *, calling: CommandFormatter, as_json: bool
+    root: RootPaths, key: str, options: SessionOptions, *, stdin: TextIO, calling: CommandFormatter, as_json: bool
 ) -> int:
-    """Ask each line of stdin, and return the exit code of the first turn that failed, 0 if none did."""
+    """Ask each line, and return the exit code of the first turn that failed, 0 if none did."""
     settings = settings_for(root, key, options)
-    output, is_terminal = Output(is_json=as_json), sys.stdin.isatty()
-    lines = LineReader(sys.stdin.fileno())
+    output, is_terminal = Output(is_json=as_json), stdin.isatty()
+    lines = LineReader(stdin.fileno())
 
     async def talk(interrupts: Interrupts) -> int:
         async with open_session(root, key, settings, limits=_LIMITS) as live:
