@@ -106,6 +106,7 @@ SEEDS ?=
 
 chaos: $(STAMP) conformance ## long-running fault-injection tests (SEEDS=… selects seeds), and the conformance suite
 	$(BIN)/python tests/offline.py $(BIN)/python -m chaos --seeds "$(SEEDS)"
+	$(BIN)/python tests/offline.py $(BIN)/python -m chaos.sessions --seeds "$(or $(SEEDS),1-20)"
 	PROCTOR_TIMES=5 $(BIN)/python tests/offline.py $(BIN)/pytest -p no:xdist tests/acceptance/test_many_at_once.py
 	PROCTOR_STREAMS=12000 $(BIN)/pytest -p no:xdist --timeout 900 tests/evidence/test_redact_many.py
 
