@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proctor.event.message import AgentPart, CallPart, Message, Part, ResultPart, UserPart
 from proctor.ids import EntryId
-from proctor.testing.model_requests import RequestItem
+from proctor.model.journal import JournalItem
 
 
 def message(number: int, part: Part) -> Message:
@@ -29,11 +29,11 @@ def ids(messages: Sequence[Message]) -> tuple[EntryId, ...]:
     return tuple(each.id for each in messages)
 
 
-def said(items: Sequence[RequestItem]) -> list[tuple[str, str]]:
+def said(items: Sequence[JournalItem]) -> list[tuple[str, str]]:
     """Tools or roles, and the texts, of what was given and asked, in order; without what the agent adds itself."""
     words = ("question", "answer", "sum", "file", "cat", '"a":1', "prompt", "Said")
-    return [(item.tool or item.role or item.kind, item.text.strip()) for item in items if _is_ours(item, words)]
+    return [(item.tool or item.role or item.kind, item.whole_text.strip()) for item in items if _is_ours(item, words)]
 
 
-def _is_ours(item: RequestItem, words: Sequence[str]) -> bool:
-    return item.role not in ("system", "developer") and any(word in item.text[:24] for word in words)
+def _is_ours(item: JournalItem, words: Sequence[str]) -> bool:
+    return item.role not in ("system", "developer") and any(word in item.whole_text[:24] for word in words)

@@ -39,6 +39,15 @@ class JournalItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     is_text_dropped: bool = False
     """Whether the journal keeps texts and had no room left for this one."""
 
+    @property
+    def whole_text(self) -> str:
+        """The text. Raises ValueError if it is missing, because otherwise the absence of a text would prove nothing."""
+        if self.text is None:
+            dropped, never_kept = "had no room left for", "was opened without `text_bytes` and does not keep"
+            why = dropped if self.is_text_dropped else never_kept
+            raise ValueError(f"the journal {why} a text of {self.chars} characters ({self.digest})")
+        return self.text
+
 
 class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One request to a scripted model, and its answer."""
@@ -76,18 +85,8 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts of all items.
-
-        Raises ValueError if one is missing, because otherwise the absence of a text would prove nothing.
-        """
-        return tuple(_text_of(item) for item in self.items)
-
-
-def _text_of(item: JournalItem) -> str:
-    if item.text is None:
-        why = "had no room left for" if item.is_text_dropped else "was opened without `text_bytes` and does not keep"
-        raise ValueError(f"the journal {why} a text of {item.chars} characters ({item.digest})")
-    return item.text
+        """The texts of all items. Raises ValueError if one is missing."""
+        return tuple(item.whole_text for item in self.items)
 
 
 Rows = tuple[JournalRow, ...]

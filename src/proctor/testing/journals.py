@@ -1,10 +1,10 @@
 """The journals of scripted models that something else opens, such as a session, a pool or a campaign."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from proctor.model.journal import RECORDER, Journal, JournalRecorder
+from proctor.model.journal import RECORDER, Journal, JournalItem, JournalRecorder
 
 TEXT_BYTES: Final = 16 * 1024 * 1024
 
@@ -30,3 +30,8 @@ def recorded_journals(*, text_bytes: int = TEXT_BYTES) -> Iterator[list[Journal]
         yield recorder.journals
     finally:
         RECORDER.reset(token)
+
+
+def request_items(journals: Sequence[Journal]) -> list[tuple[JournalItem, ...]]:
+    """Return the items of each request for a reply, script by script, and oldest first within a script."""
+    return [row.items for journal in journals for row in journal.rows if row.digest is not None]

@@ -24,6 +24,7 @@ from proctor.event.model import (
 )
 from proctor.event.row import HistoryReceipt
 from proctor.ids import EntryId
+from proctor.model.journal import Journal, JournalItem
 from proctor.runtime.claude_code import RUNTIME
 from proctor.runtime.claude_code.frame_giver import FrameGiver
 from proctor.runtime.claude_code.native_items import native_items
@@ -32,7 +33,7 @@ from proctor.runtime.claude_code.turns import Turns
 from proctor.runtime.conversion import NO_OUTPUT
 from proctor.testing.agent_under_test import AgentUnderTest, EventTap, open_agent
 from proctor.testing.conformance.processes import napping, new_nap, until_asleep
-from proctor.testing.model_requests import RequestItem, Requests, recorded_requests
+from proctor.testing.journals import recorded_journals, request_items
 from tests.runtime.claude_code.real import run
 from tests.runtime.messages import ids, message, round_of, said
 from tests.runtime.twin import MemoryTap
@@ -49,15 +50,15 @@ def round_at_the_model(number: int) -> list[tuple[str, str]]:
     return [
         ("user", f"question {number}"),
         ("Bash", f'{{"command":"cat {number}"}}'),
-        ("mcp__kit__add", f'{{"a":1,"b":{number}}}'),
+        ("mcp__kit.add", f'{{"a":1,"b":{number}}}'),
         ("user", f"sum {number}"),
         ("user", f"file {number}"),
         ("assistant", f"answer {number}"),
     ]
 
 
-def roles_of(items: tuple[RequestItem, ...], text: str) -> list[str]:
-    return [item.role for item in items if text in item.text]
+def roles_of(items: tuple[JournalItem, ...], text: str) -> list[str]:
+    return [item.role for item in items if text in item.whole_text]
 
 
 def receipts(tap: EventTap) -> list[tuple[EntryId, ...]]:
@@ -67,8 +68,8 @@ def receipts(tap: EventTap) -> list[tuple[EntryId, ...]]:
 @pytest.mark.real_agent
 @pytest.mark.agent("claude_code")
 def test_given_messages_arrive_once_and_in_order_before_and_between_turns_and_after_resume(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as first:
                 steps = {"say": "Said 1."}, {"say": "Said 2."}
                 async with first.session(*steps, name="kept", is_persistent=True) as (session, tap):
@@ -92,9 +93,9 @@ def test_given_messages_arrive_once_and_in_order_before_and_between_turns_and_af
             ):
                 await session.give(round_of(30))
                 await session.turn("prompt 3")
-        return requests
+        return journals
 
-    first, second, third = (said(items) for items in run(main))
+    first, second, third = (said(items) for items in request_items(run(main)))
     assert first == [*round_at_the_model(10), ("user", "prompt 1")]
     assert second == [*first, ("assistant", "Said 1."), *round_at_the_model(20), ("user", "prompt 2")]
     assert third == [*second, ("assistant", "Said 2."), *round_at_the_model(30), ("user", "prompt 3")]
@@ -109,18 +110,19 @@ def test_history_of_a_new_thread_arrives_before_its_first_prompt(
 ) -> None:
     history = tuple(each for number in range(rounds) for each in round_of(100 + 10 * number))
 
-    async def main() -> tuple[Requests, EventTap, str]:
-        with recorded_requests() as requests:
+    async def main() -> tuple[list[Journal], EventTap, str]:
+        with recorded_journals() as journals:
             asked: dict[str, Any] = {"history": history, "is_persistent": is_persistent, "instructions": "Say 4711."}
             async with agent(tmp_path) as it, it.session({"say": '{"a":1}'}, name="new", **asked) as (session, tap):
                 await session.turn("prompt 1", output_schema={"type": "object"})
                 persistence = session.facts["persistence"].value
-        return requests, tap, str(persistence)
+        return journals, tap, str(persistence)
 
-    requests, tap, persistence = run(main)
+    journals, tap, persistence = run(main)
+    (items,) = request_items(journals)
     expected = [each for number in range(rounds) for each in round_at_the_model(100 + 10 * number)]
-    assert said(requests[0]) == [*expected, ("user", "prompt 1")]
-    assert roles_of(requests[0], "Say 4711.") == ["system"]
+    assert said(items) == [*expected, ("user", "prompt 1")]
+    assert roles_of(items, "Say 4711.") == ["system"]
     assert receipts(tap) == [ids(history)]
     (began,) = tap.of(SessionBegan)
     assert (began.is_resumed, persistence) == (False, "persistent" if is_persistent else "ephemeral")
@@ -133,17 +135,18 @@ def test_long_history_that_ends_with_the_user_gets_no_invented_answer(tmp_path: 
     history = [each for number in range(11) for each in round_of(100 + 10 * number)]
     history += [message(998, UserPart(text="question 998")), message(999, CallPart(kind="other", name="look"))]
 
-    async def main() -> tuple[Requests, EventTap]:
-        with recorded_requests() as requests:
+    async def main() -> tuple[list[Journal], EventTap]:
+        with recorded_journals() as journals:
             async with (
                 agent(tmp_path) as it,
                 it.session({"say": "x"}, name="new", history=tuple(history)) as (session, tap),
             ):
                 await session.turn("prompt 1")
-        return requests, tap
+        return journals, tap
 
-    (items,), tap = run(main)
-    texts = [item.text for item in items]
+    journals, tap = run(main)
+    (items,) = request_items(journals)
+    texts = [item.whole_text for item in items]
     assert roles_of(items, "No response requested.") == []
     assert texts.index("question 998") < texts.index(NO_OUTPUT) < texts.index("prompt 1")
     assert [entry for entries in receipts(tap) for entry in entries] == list(ids(history))
@@ -184,8 +187,8 @@ def test_giving_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
 def test_turn_is_refused_while_messages_are_given(tmp_path: Path) -> None:
     many = [message(number, AgentPart(text=f"answer {number}.")) for number in range(40)]
 
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as it, it.session({"say": "x"}, name="busy") as (session, tap):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(session.give, many)
@@ -194,9 +197,9 @@ def test_turn_is_refused_while_messages_are_given(tmp_path: Path) -> None:
                     with pytest.raises(RefusedError, match="messages are being given"):
                         await session.turn("prompt 1")
                 await session.turn("prompt 2")
-        return requests
+        return journals
 
-    (items,) = run(main)
+    (items,) = request_items(run(main))
     assert said(items) == [*(("assistant", f"answer {number}.") for number in range(40)), ("user", "prompt 2")]
 
 
@@ -223,8 +226,8 @@ def test_turn_after_a_cancelled_giving_ends_with_its_own_answer(tmp_path: Path) 
 @pytest.mark.agent("claude_code")
 @pytest.mark.requirement("context.system-addition")
 def test_instructions_arrive_in_the_system_role_only_and_remain(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             steps = [{"say": str(number)} for number in range(3)]
             asked: dict[str, Any] = {"instructions": "Say 4711.", "expects_instructions": True, "is_persistent": True}
             async with agent(tmp_path) as it:
@@ -241,9 +244,9 @@ def test_instructions_arrive_in_the_system_role_only_and_remain(tmp_path: Path) 
                 ]
                 async with it.session({"say": "x"}, name="again", resume=thread) as (session, _):
                     await session.turn("prompt 4")
-        return requests
+        return journals
 
-    requests = run(main)
+    requests = request_items(run(main))
     assert [roles_of(items, "Say 4711.") for items in requests] == [["system"]] * 4
     assert [roles_of(items, "Say 4712.") for items in requests] == [[], *[["system"]] * 3]
     assert [roles_of(items, "Say 4713.") for items in requests] == [[], *[["system"]] * 3]

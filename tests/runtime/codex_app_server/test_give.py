@@ -12,13 +12,14 @@ from proctor.event.message import CallPart, UserPart
 from proctor.event.model import HistoryGiven, HistoryOffered, PromptSent, TextSaid, TurnBegan, UsageReported
 from proctor.event.row import Direction, HistoryOffer, HistoryReceipt
 from proctor.ids import EntryId
+from proctor.model.journal import Journal, JournalItem
 from proctor.runtime.codex_app_server import RUNTIME
 from proctor.runtime.codex_app_server.native_items import native_items
 from proctor.runtime.codex_app_server.session import CodexSession, Deadlines
 from proctor.runtime.conversion import NO_OUTPUT, Omission
 from proctor.testing.agent_under_test import AgentUnderTest, EventTap, open_agent
 from proctor.testing.conformance.processes import napping, new_nap, until_asleep
-from proctor.testing.model_requests import RequestItem, Requests, recorded_requests
+from proctor.testing.journals import recorded_journals, request_items
 from tests.runtime.messages import ids, message, round_of, said
 from tests.runtime.twin import MemoryTap, Twin, connected, ignore, meanwhile, run, session_ask
 
@@ -41,8 +42,8 @@ def round_at_the_model(number: int) -> list[tuple[str, str]]:
     ]
 
 
-def roles_of(items: tuple[RequestItem, ...], text: str) -> list[str]:
-    return [item.role for item in items if text in item.text]
+def roles_of(items: tuple[JournalItem, ...], text: str) -> list[str]:
+    return [item.role for item in items if text in item.whole_text]
 
 
 def receipts(tap: EventTap) -> list[tuple[tuple[EntryId, ...], str | None]]:
@@ -51,8 +52,8 @@ def receipts(tap: EventTap) -> list[tuple[tuple[EntryId, ...], str | None]]:
 
 @pytest.mark.real_agent
 def test_given_messages_arrive_once_and_in_order_before_and_between_turns_and_after_resume(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as first:
                 steps = {"say": "Said 1."}, {"say": "Said 2."}
                 async with first.session(*steps, name="kept", is_persistent=True) as (session, tap):
@@ -74,9 +75,9 @@ def test_given_messages_arrive_once_and_in_order_before_and_between_turns_and_af
             ):
                 await session.give(round_of(30))
                 await session.turn("prompt 3")
-        return requests
+        return journals
 
-    first, second, third = (said(items) for items in run(main))
+    first, second, third = (said(items) for items in request_items(run(main)))
     assert first == [*round_at_the_model(10), ("user", "prompt 1")]
     assert second == [*first, ("assistant", "Said 1."), *round_at_the_model(20), ("user", "prompt 2")]
     assert third == [*second, ("assistant", "Said 2."), *round_at_the_model(30), ("user", "prompt 3")]
@@ -84,38 +85,38 @@ def test_given_messages_arrive_once_and_in_order_before_and_between_turns_and_af
 
 @pytest.mark.real_agent
 def test_history_of_a_new_thread_arrives_before_its_first_prompt(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with (
                 agent(tmp_path) as it,
                 it.session({"say": "x"}, name="new", history=round_of(10)) as (session, _),
             ):
                 await session.turn("prompt 1")
-        return requests
+        return journals
 
-    (items,) = run(main)
+    (items,) = request_items(run(main))
     assert said(items) == [*round_at_the_model(10), ("user", "prompt 1")]
 
 
 @pytest.mark.real_agent
 def test_call_without_result_gets_a_note_and_codex_invents_nothing(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as it, it.session({"say": "x"}, name="new") as (session, _):
                 delivery = await session.give([*round_of(10)[:2], round_of(20)[3]])
                 assert delivery.unanswered == (round_of(10)[1].id,)
                 assert delivery.omitted == (Omission(entry=round_of(20)[3].id, reason="result without call"),)
                 await session.turn("prompt 1")
-        return requests
+        return journals
 
-    (items,) = run(main)
-    assert [item.text for item in items if item.kind == "function_call_output"] == [NO_OUTPUT]
+    (items,) = request_items(run(main))
+    assert [item.whole_text for item in items if item.kind == "function_call_output"] == [NO_OUTPUT]
 
 
 @pytest.mark.real_agent
 def test_bad_items_are_refused_together_with_a_typed_error(tmp_path: Path) -> None:
-    async def main() -> tuple[Requests, EventTap]:
-        with recorded_requests() as requests:
+    async def main() -> tuple[list[Journal], EventTap]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as it, it.session({"say": "x"}, name="bad") as (session, tap):
                 assert isinstance(session, CodexSession)
                 good = native_items(round_of(10)).items[0].value
@@ -123,9 +124,10 @@ def test_bad_items_are_refused_together_with_a_typed_error(tmp_path: Path) -> No
                     await session.inject([good, {"type": "message", "content": []}])
                 assert refused.value.code == "peer.refused"
                 await session.turn("prompt 1")
-        return requests, tap
+        return journals, tap
 
-    (items,), tap = run(main)
+    journals, tap = run(main)
+    (items,) = request_items(journals)
     assert said(items) == [("user", "prompt 1")]
     ((entries, problem),) = receipts(tap)
     assert (entries, "is not a valid response item" in (problem or "")) == ((), True)
@@ -155,8 +157,8 @@ def test_giving_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
 @pytest.mark.real_agent
 @pytest.mark.requirement("context.system-addition")
 def test_instructions_arrive_in_the_developer_role_only(tmp_path: Path) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             steps = {"say": "a"}, {"say": "b"}
             async with (
                 agent(tmp_path) as it,
@@ -165,13 +167,13 @@ def test_instructions_arrive_in_the_developer_role_only(tmp_path: Path) -> None:
                 await session.turn("prompt 1")
                 await session.give(round_of(10), instructions="Say 4712.")
                 await session.turn("prompt 2")
-        return requests
+        return journals
 
-    first, second = run(main)
+    first, second = request_items(run(main))
     assert [roles_of(items, "Say 4711.") for items in (first, second)] == [["developer"], ["developer"]]
     assert [roles_of(items, "Say 4712.") for items in (first, second)] == [[], ["developer"]]
     # Last but the prompt.
-    assert second[-2].text == "Say 4712."
+    assert second[-2].whole_text == "Say 4712."
 
 
 @pytest.mark.real_agent
@@ -180,8 +182,8 @@ def test_instructions_arrive_in_the_developer_role_only(tmp_path: Path) -> None:
 def test_compaction_of_a_resumed_thread_keeps_only_instructions_of_the_resume(
     tmp_path: Path, repeated: str | None
 ) -> None:
-    async def main() -> Requests:
-        with recorded_requests() as requests:
+    async def main() -> list[Journal]:
+        with recorded_journals() as journals:
             async with agent(tmp_path) as it:
                 kept = it.session({"say": "a"}, name="kept", is_persistent=True, instructions="Say 4711.")
                 async with kept as (session, _):
@@ -191,13 +193,13 @@ def test_compaction_of_a_resumed_thread_keeps_only_instructions_of_the_resume(
                 resumed = it.session(*steps, name="again", resume=thread, instructions=repeated)
                 async with resumed as (session, tap):
                     await session.turn("prompt 2")
-                    assert roles_of(requests[-1], "Say 4711.") == ["developer"]
+                    assert roles_of(request_items(journals)[-1], "Say 4711.") == ["developer"]
                     await session.compact()
                     await session.turn("prompt 3")
                 assert tap.of(HistoryOffered) == []
-        return requests
+        return journals
 
-    assert roles_of(run(main)[-1], "Say 4711.") == ([] if repeated is None else ["developer"])
+    assert roles_of(request_items(run(main))[-1], "Say 4711.") == ([] if repeated is None else ["developer"])
 
 
 # ── an app-server that does not answer ──

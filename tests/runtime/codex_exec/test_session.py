@@ -29,11 +29,12 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.ids import ThreadId, TurnId
+from proctor.model.journal import Journal
 from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelChoice
 from proctor.spec.model import Approvals, Login
 from proctor.testing.agent_under_test import EventTap
-from proctor.testing.model_requests import Requests, recorded_requests
+from proctor.testing.journals import recorded_journals, request_items
 from proctor.transport.fault import Cut, FaultChannel, LineFault
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import Exec, costs, real_exec
@@ -358,18 +359,19 @@ def test_nobody_is_asked_and_what_leaves_the_sandbox_fails_there_untold(tmp_path
 def test_instructions_of_a_new_thread_arrive_in_the_developer_role_and_on_no_command_line(tmp_path: Path) -> None:
     words = "Say 4711. " * 20_000  # longer than Linux allows for one argument
 
-    async def test() -> tuple[Requests, EventTap]:
-        with recorded_requests() as requests:
+    async def test() -> tuple[list[Journal], EventTap]:
+        with recorded_journals() as journals:
             async with real_exec(tmp_path) as agent:
                 steps = {"say": "One."}, {"say": "Two."}
                 asked: dict[str, Any] = {"instructions": words, "is_persistent": True}
                 async with agent.session(*steps, name="told", **asked) as (session, tap):
                     await session.turn("Go on.")
                     await session.turn("Go on.")
-        return requests, tap
+        return journals, tap
 
-    requests, tap = run(test)
-    assert [[item.role for item in items if words in item.text] for items in requests] == [["developer"]] * 2
+    journals, tap = run(test)
+    roles = [[item.role for item in items if words in item.whole_text] for items in request_items(journals)]
+    assert roles == [["developer"]] * 2
     # Only a new thread takes instructions.
     assert (len(tap.of(HistoryOffered)), len(tap.of(HistoryGiven))) == (1, 1)
 
