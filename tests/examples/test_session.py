@@ -22,7 +22,7 @@ def test_the_plain_script_tells_a_conversation_and_keeps_its_evidence(tmp_path: 
         [sys.executable, str(SCRIPT), "--keep"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert (said.returncode, said.stderr) == (0, "")
-    assert re.sub(r"after \d+|sessions/\S+", "#", said.stdout).splitlines() == [
+    assert re.sub(r"after \d+|runs/\S+", "#", said.stdout).splitlines() == [
         r"""[asked]  /bin/bash -c "printf 'old pond\\nfrog leaps in\\nwater sound\\n' > haiku.txt" """.rstrip(),
         "[shell]  completed",
         "The haiku is in haiku.txt.",
