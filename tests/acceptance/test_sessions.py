@@ -87,6 +87,24 @@ def test_session_continues_with_the_same_tools(runtime: str, lab: SessionLab) ->
 
 
 @pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_open_session_that_is_reset_begins_a_new_thread(runtime: str, lab: SessionLab) -> None:
+    async def talk() -> None:
+        async with lab.open(runtime, "x", {"say": "In the cellar."}) as session:
+            await say_all(session, ["Where is the lamp?"])
+            await session.reset()
+            with pytest.raises(proctor.InputError, match="it was reset"):
+                session.say("Again?")
+        await lab.sit(runtime, "x", ["Where?"], {"say": "I do not know."})
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert conversation(journals[-1].rows[-1]) == [("user", "Where?")]
+    assert [text for _, text in lab.mirror("x")] == ["Where is the lamp?", "In the cellar.", "Where?", "I do not know."]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.one")
 @pytest.mark.parametrize("others", [[], [tool("subtract")], [tool(), tool("subtract")]])
 def test_session_with_other_tools_has_lost_its_thread(others: list[proctor.Tool], lab: SessionLab) -> None:
     async def talk() -> None:

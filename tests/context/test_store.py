@@ -86,8 +86,9 @@ def test_store_reset_begins_a_new_history_and_forgets_the_thread_at_once(store: 
     for turn in fold([*make.turn("Old."), *make.turn("Older.")]):
         store.settle(turn, sitting=sitting())
     store.bind(bound("one"), revision=store.binding[1])
-    store.reset()
+    store.reset(ending=sitting())
     assert (store.setup.history_after, store.binding[0]) == (2, None)
+    assert [each.state for each in store.sittings()] == [SittingState.CLOSED]
     for turn in fold(make.turn("New.")):
         store.settle(turn, sitting=sitting())
     assert len(list(store.messages(after_turn=store.setup.history_after))) == 1

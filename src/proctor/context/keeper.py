@@ -32,6 +32,7 @@ class SessionKeeper:
         self._next_turn = first_turn
         self._fold = fold_of(sitting)
         self._over: list[RecordedTurn] = []
+        self._is_reset = False
         self._lock = anyio.Lock()
 
     def feed(self, event: Event) -> None:
@@ -96,8 +97,14 @@ class SessionKeeper:
             return store.turns()
 
     async def reset(self) -> None:
-        """Begin a new history, and forget the native thread."""
-        await self._locked(self._kept.store.reset)
+        """Begin a new history, and forget the native thread. The sitting is then over: no turn may follow."""
+
+        def write() -> None:
+            self._store_over()
+            self._kept.store.reset(ending=self._sitting)
+            self._is_reset = True
+
+        await self._locked(write)
 
     async def fork(self, new_key: str, *, clock: Clock) -> None:
         """Copy the session under another id. No turn is running."""
@@ -107,7 +114,9 @@ class SessionKeeper:
         while self._over:
             self._kept.store.settle(self._over[0], sitting=self._sitting)
             del self._over[0]
-        self._kept.bind_thread(self._sitting, self._fold)
+        # A reset has forgotten the thread, which this sitting still holds until it is closed.
+        if not self._is_reset:
+            self._kept.bind_thread(self._sitting, self._fold)
 
     async def _locked(self, work: Callable[[], T]) -> T:
         def guarded() -> T:

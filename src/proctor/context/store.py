@@ -98,12 +98,18 @@ class SessionStore:
             self._bind(binding, revision=revision)
         return revision + 1
 
-    def reset(self) -> None:
-        """Begin a new history: earlier turns stay in the mirror, but neither the engine nor an agent gets them."""
+    def reset(self, *, ending: Sitting | None = None) -> None:
+        """Begin a new history: earlier turns stay in the mirror, but neither the engine nor an agent gets them.
+
+        `ending` is the sitting that is open, if any. It is closed in the same change: settled after a crash, its record
+        would bring its thread back.
+        """
         with self._transaction():
             _, revision = self.binding
             self._bind(None, revision=revision)
             self.write_setup(replace(self.setup, history_after=self._last("turn")))
+            if ending is not None:
+                self.close_sitting(ending)
 
     def _bind(self, binding: Binding | None, *, revision: int) -> None:
         done = self._connection.execute(
