@@ -22,7 +22,7 @@ from proctor.runtime.base import ModelChoice, SessionRequest
 from proctor.runtime.codex_app_server.host import HELLO
 from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.codex_app_server.session import CLEAN
-from proctor.spec.model import Approvals, Login, Sandbox
+from proctor.spec.choices import Approvals, Login, Sandbox
 
 BARE_HELLO: dict[str, Any] = {"clientInfo": {"name": "bare", "version": "0"}}
 # A line from the agent may be long.

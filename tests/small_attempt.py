@@ -50,8 +50,8 @@ from proctor.ids import (
 )
 from proctor.plan.model import Limits
 from proctor.spec.campaign_options import ToolsSpec
+from proctor.spec.choices import Approvals, Isolation, Sandbox
 from proctor.spec.expect import ExpectSpec
-from proctor.spec.model import Approvals, Isolation, Sandbox
 from tests.sealed import seal
 
 A1 = AttemptId("fix.native.r1.1")

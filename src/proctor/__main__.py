@@ -6,7 +6,7 @@ import sys
 from proctor import __version__
 
 # Python's default of 700 scans too often: modules, rows and events are created by the thousand and contain no cycles.
-_GC_AFTER = 20_000
+_GC_AFTER = 100_000
 
 
 def main() -> None:

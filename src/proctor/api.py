@@ -86,6 +86,7 @@ from proctor.report.write_report import write_report
 from proctor.runtime.base import Decide, Decision, Question, Tool
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
+from proctor.spec.choices import Approvals
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.command_probes import (
     HeadlessRun,
@@ -100,7 +101,6 @@ from proctor.spec.command_probes import (
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides
-from proctor.spec.model import Approvals
 from proctor.spec.model import CampaignSpec as Campaign
 from proctor.spec.model import FlowSpec as Flow
 from proctor.spec.model import MissionSpec as Mission

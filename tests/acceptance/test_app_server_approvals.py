@@ -8,7 +8,7 @@ import pytest
 
 from proctor.event.row import QuestionAnswered
 from proctor.runtime.base import Decision, Question
-from proctor.spec.model import Approvals, Sandbox
+from proctor.spec.choices import Approvals, Sandbox
 from tests.runtime.real import Talk, real_server
 from tests.runtime.twin import run
 

@@ -17,7 +17,7 @@ from proctor.event.row import ChannelClosed, Direction, StepTaken, SupervisorRow
 from proctor.runtime.base import Decision, Question
 from proctor.runtime.codex_app_server import listening_server
 from proctor.runtime.codex_app_server.session import LOST
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 from proctor.transport.websocket import connect
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, runner_ref_of, say_done
 from tests.runtime.real import Real, Talk, real_server

@@ -9,7 +9,7 @@ import pytest
 from proctor import places
 from proctor.ids import RuntimeId
 from proctor.runtime.registry import built_in_ids, runtime_by_id
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 from proctor.testing.conformance import Case, CaseVerdict, Result, case_by_id, cases, open_subject, run_case, run_suite
 from proctor.testing.conformance.processes import unsettled_intents
 from proctor.testing.conformance.subject import isolations_of

@@ -23,7 +23,7 @@ from proctor.runtime.base import ModelChoice
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.failures import EVERYWHERE, Failure, diagnose
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, FaultChannel, LineFault
 from proctor.transport.process import AgentProcess

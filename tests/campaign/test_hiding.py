@@ -17,9 +17,9 @@ from proctor.plan.expand import resolve_flow
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime import codex_app_server, process, replay
 from proctor.runtime.base import Executable
+from proctor.spec.choices import Approvals, Sandbox
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec, load_spec
-from proctor.spec.model import Approvals, Sandbox
 from tests.lab import Lab, mission, say_done
 
 pytestmark = pytest.mark.requirement("probe.sight")

@@ -15,7 +15,7 @@ from proctor.errors import MachineError, PeerError, ProctorError
 from proctor.fact import Fact
 from proctor.ids import FlowId, ProcessId
 from proctor.runtime.base import Session, SessionRequest, Tap
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 from tests.runtime.twin import run
 
 FLOW = FlowId("codex")

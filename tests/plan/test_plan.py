@@ -14,25 +14,13 @@ from proctor.ids import Digest, FlowId, MissionId, RuntimeId, TrialId
 from proctor.plan.expand import expand
 from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Trial
 from proctor.plan.remaining import remaining
-from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, ToolsSpec
+from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, SecretFile, ToolsSpec
+from proctor.spec.choices import Approvals, Isolation, Login, Persistence, Profile, Sandbox
 from proctor.spec.command_probes import HeadlessRun
 from proctor.spec.expect import ExpectedVerdict, ExpectSpec, TraceExpect
 from proctor.spec.fence import Contain
 from proctor.spec.missions import inline_missions
-from proctor.spec.model import (
-    Approvals,
-    CampaignSpec,
-    FlowSpec,
-    Isolation,
-    Login,
-    MissionSpec,
-    ModelSpec,
-    Persistence,
-    Profile,
-    Sandbox,
-    SecretFile,
-    WorkspaceSpec,
-)
+from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec, ModelSpec, WorkspaceSpec
 from tests.plan.made import SCHEDULE
 
 ONE = RuntimeId("one")

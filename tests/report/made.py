@@ -26,8 +26,8 @@ from proctor.report.campaign_state import CampaignState, load_state
 from proctor.report.row import AttemptRow
 from proctor.report.score import INVALID
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec
+from proctor.spec.choices import Approvals, Isolation, Sandbox
 from proctor.spec.expect import ExpectSpec
-from proctor.spec.model import Approvals, Isolation, Sandbox
 from tests.plan.made import SCHEDULE
 
 RUN = RunId("20260101-120000-bbbbbb")

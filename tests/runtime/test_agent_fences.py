@@ -12,8 +12,9 @@ from proctor.plan.expand import resolve_flow
 from proctor.runtime import codex_app_server, process
 from proctor.runtime.agent_fences import agent_fences, fences_fact, writes_only_own_folders
 from proctor.runtime.defaults import RuntimeDefaults
+from proctor.spec.choices import Approvals, Profile, Sandbox
 from proctor.spec.fence import Contain, Network
-from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Profile, Sandbox
+from proctor.spec.model import CampaignSpec, FlowSpec
 from proctor.testing.agent_under_test import session_asked
 
 

@@ -12,7 +12,7 @@ from proctor.event.row import Direction, QuestionAnswered, StepTaken
 from proctor.ids import CallId
 from proctor.runtime.base import Decision, Question, Tool
 from proctor.runtime.codex_app_server.session import Deadlines
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 from tests.runtime.twin import (
     Line,
     MemoryTap,

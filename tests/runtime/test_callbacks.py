@@ -9,7 +9,7 @@ import pytest
 from proctor.event.row import Direction, QuestionAnswered, StepTaken, SupervisorRow
 from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, Question, Tool
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 from tests.runtime.twin import MemoryTap, connected, run, session_ask
 
 COMMAND = "item/commandExecution/requestApproval"

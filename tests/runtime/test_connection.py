@@ -10,7 +10,7 @@ from proctor.errors import PeerError
 from proctor.event.row import Direction, QuestionAnswered, StepTaken
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.connection import OUTBOX
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 from tests.runtime.twin import (
     MemoryTap,
     Request,

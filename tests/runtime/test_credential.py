@@ -11,7 +11,7 @@ from proctor.errors import InputError
 from proctor.fact import Authority, Fact
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.credential import NO_CREDENTIAL, Credential, find_credential
-from proctor.spec.model import Login, Profile
+from proctor.spec.choices import Login, Profile
 
 
 def find(login: Login, environ: dict[str, str] | None = None, **more: Any) -> Credential:

@@ -18,7 +18,7 @@ from proctor.runtime.codex.home import as_arguments, mcp_servers, overrides, own
 from proctor.runtime.codex.program import OVERRIDE, locate
 from proctor.runtime.codex_app_server.open_thread import thread_params
 from proctor.runtime.executable import AGENTS_VARIABLE, agents_dir, recheck
-from proctor.spec.model import Login, Profile
+from proctor.spec.choices import Login, Profile
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import session_ask
 

@@ -6,7 +6,7 @@ from proctor.errors import PeerError
 from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.runtime.base import ModelChoice
 from proctor.runtime.codex_app_server.login import observe_login
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 from tests.runtime.twin import Handler, Request, Twin, connected, run
 
 INHERITED = ModelChoice(provider="openai", name="m", login=Login.INHERIT)

@@ -28,7 +28,8 @@ from proctor.runtime.resolve import (
     prefer_healthy,
 )
 from proctor.runtime.rollout import Rollout
-from proctor.spec.model import Approvals, CampaignSpec, FlowSpec, Isolation, Login, MissionSpec, ModelSpec, Persistence
+from proctor.spec.choices import Approvals, Isolation, Login, Persistence
+from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec, ModelSpec
 from tests.plugins import LIKE_CODEX, install
 
 CODEX, NONSENSE = RuntimeId("codex_app_server"), RuntimeId("nonsense")

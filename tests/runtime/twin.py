@@ -23,7 +23,7 @@ from proctor.runtime.codex_app_server.connection import Connection
 from proctor.runtime.codex_app_server.host import CodexHost
 from proctor.runtime.codex_app_server.route import Envelope
 from proctor.runtime.codex_app_server.session import Deadlines
-from proctor.spec.model import Approvals, Sandbox
+from proctor.spec.choices import Approvals, Sandbox
 from proctor.testing.clock import FakeClock
 from proctor.transport.process import ExitStatus
 

@@ -14,8 +14,9 @@ from proctor.model.script import Patch, load_script
 from proctor.probe.missing import find_foreign_module
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.spec.check_mission import suggest_id
+from proctor.spec.choices import Login
 from proctor.spec.load import load_spec
-from proctor.spec.model import Login, WorkspaceSpec
+from proctor.spec.model import WorkspaceSpec
 from proctor.surface.cli.app import answer
 from proctor.surface.detect import KEPT_OUT, SPEC, DetectedAgent, DetectedFolder, find_test_commands, look_at_folder
 from proctor.surface.first_task import FailingCommand, why_not_run

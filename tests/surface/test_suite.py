@@ -12,8 +12,9 @@ from proctor.config.load import load_config
 from proctor.errors import InputError
 from proctor.ids import FlowId, RuntimeId
 from proctor.spec.campaign_options import SelectSpec
+from proctor.spec.choices import Isolation
 from proctor.spec.load import SpecOverrides
-from proctor.spec.model import FlowSpec, Isolation
+from proctor.spec.model import FlowSpec
 from tests.lab import DONE, Lab
 from tests.surface.conftest import ask
 

@@ -12,7 +12,8 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import AttemptId, RuntimeId
 from proctor.report.campaign import build_report
 from proctor.report.campaign_state import CampaignState, fold_rows
-from proctor.spec.model import Login, WorkspaceSpec
+from proctor.spec.choices import Login
+from proctor.spec.model import WorkspaceSpec
 from proctor.surface.detect import DetectedAgent
 from proctor.surface.try_agents import TryAgent, build_trial, side_by_side
 from tests.lab import Lab, say_done

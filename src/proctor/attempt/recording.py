@@ -15,7 +15,7 @@ from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.model import ProbeRow
-from proctor.spec.model import SCRIPTED
+from proctor.spec.choices import SCRIPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

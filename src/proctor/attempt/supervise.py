@@ -32,7 +32,7 @@ from proctor.probe.kind import UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Session
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import Snapshot, is_empty, snapshot

@@ -20,7 +20,7 @@ from proctor.fact import Authority, Fact
 from proctor.runtime.base import Executable, Session, SessionRequest
 from proctor.runtime.capability import require_capability
 from proctor.runtime.executable import recheck
-from proctor.spec.model import Approvals, Persistence
+from proctor.spec.choices import Approvals, Persistence
 
 TEARDOWN_S = 30.0
 """Time limit for ending a turn with everything it started, in seconds."""

@@ -31,7 +31,7 @@ from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.plan.recover import Remedy, remedy
 from proctor.runtime.base import HostRequest, ModelChoice
 from proctor.runtime.resolve import Candidate, RuntimeChain
-from proctor.spec.model import SCRIPTED
+from proctor.spec.choices import SCRIPTED
 from proctor.transport.channel import Channel
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from proctor.ledger.writer import GroupCommit
 from proctor.plan.model import ResolvedFlow, Trial
 from proctor.runtime.base import Decide
 from proctor.runtime.resolve import Candidate
+from proctor.spec.choices import Persistence
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import MissionSpec, Persistence
+from proctor.spec.model import MissionSpec
 from proctor.workspace.snapshot import EMPTY
 
 

@@ -20,7 +20,7 @@ from proctor.ids import ProcessId, RunId, RuntimeId
 from proctor.runtime.base import ExaminesProgram, Executable, HostRequest, ModelChoice, Runtime
 from proctor.runtime.environment import agent_environment
 from proctor.runtime.resolve import ExamineProgram
-from proctor.spec.model import SCRIPTED
+from proctor.spec.choices import SCRIPTED
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from proctor.evidence.layout import CampaignPaths
 from proctor.evidence.reader import decode_artifact, read_artifact, read_bytes
 from proctor.ids import Digest, MissionId
 from proctor.ledger.reader import read_origin
-from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.campaign_options import MissionsFolder, SecretFile
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.load import decode_spec
 from proctor.spec.missions import SUFFIX, MissionSource, inline_mission_sources, parse_mission
-from proctor.spec.model import CampaignSpec, MissionSpec, SecretFile
+from proctor.spec.model import CampaignSpec, MissionSpec
 from proctor.spec.source_file import FindKind, read_source
 from proctor.spec.task_classes import expand_classes
 

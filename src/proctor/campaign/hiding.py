@@ -18,9 +18,9 @@ from proctor.plan.model import ResolvedFlow
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.runtime.base import Executable, Runtime
 from proctor.runtime.executable import agents_dir
+from proctor.spec.choices import Sandbox
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Sandbox
 
 _ROOT: Final = Path("/")
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from proctor.attempt.model import Lease
 from proctor.errors import DeadlineError, HangupError, ProctorError, unwrap_single
 from proctor.ids import ProcessId
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 
 OpenHost = Callable[[ProcessId], AbstractAsyncContextManager[Lease]]
 OnGone = Callable[[ProcessId, ProctorError | None], None]

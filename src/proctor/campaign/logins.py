@@ -13,9 +13,10 @@ from proctor.runtime.base import Runtime
 from proctor.runtime.credential import NO_CREDENTIAL, Account, Credential, find_credential
 from proctor.runtime.environment import Environment, agent_environment
 from proctor.runtime.resolve import Candidate
+from proctor.spec.campaign_options import SecretFile
 from proctor.spec.check_login import inherited_key
+from proctor.spec.choices import Login, Profile
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Login, Profile, SecretFile
 
 Place = tuple[FlowId, RuntimeId]
 """A flow on one of the runtimes of its chain."""

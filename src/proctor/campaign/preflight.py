@@ -38,8 +38,8 @@ from proctor.runtime.environment import refuse_tmpdir_above
 from proctor.runtime.registry import offers
 from proctor.runtime.resolve import Candidate, ExamineProgram, Link, RefusedRuntime, links, none_left, prefer_healthy
 from proctor.runtime.rollout import check_config
+from proctor.spec.choices import Login
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ from proctor.evidence.sync import open_sync
 from proctor.ids import CampaignId, ProcessId, RunId, TrialId
 from proctor.ledger.writer import GroupCommit
 from proctor.runtime.base import Decide
+from proctor.spec.choices import Approvals
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Approvals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

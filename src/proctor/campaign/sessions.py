@@ -40,8 +40,8 @@ from proctor.plan.expand import expand, resolve_flow
 from proctor.plan.model import Contents, ResolvedFlow
 from proctor.runtime.base import Decide, Tool
 from proctor.runtime.resolve import Candidate
+from proctor.spec.choices import Isolation
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Isolation
 from proctor.workspace.snapshot import EMPTY
 
 # How long callers have to leave their open sessions, including the seal, when the pool is closed.

@@ -6,7 +6,8 @@ from proctor.config.model import Config
 from proctor.errors import InputError, ProctorError
 from proctor.ids import FlowId, RuntimeId, runtime_id_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
-from proctor.spec.model import FlowSpec, Isolation
+from proctor.spec.choices import Isolation
+from proctor.spec.model import FlowSpec
 from proctor.spec.suggest import suggest
 
 CHAINED = "+"

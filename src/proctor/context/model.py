@@ -9,7 +9,7 @@ from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
-from proctor.spec.model import Profile
+from proctor.spec.choices import Profile
 
 TurnKind = Literal["prompt", "compaction", "import"]
 

@@ -35,7 +35,7 @@ from proctor.evidence.artifacts import AttemptRecord, RunnerRef, SittingRef
 from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths
 from proctor.evidence.reader import Finding, read_artifact, read_rows
 from proctor.ids import ProcessId, SessionKey
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 
 UNVERIFIABLE = "session.no-evidence"
 DIFFERENT = "session.differs"

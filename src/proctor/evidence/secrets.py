@@ -10,8 +10,8 @@ from typing import Any, Final
 from proctor.errors import CODES, InputError
 from proctor.event.outcome import Outcome
 from proctor.event.row import Direction, SupervisorRow
+from proctor.spec.choices import Approvals, Isolation, Sandbox
 from proctor.spec.literal import MIN_SECRET_CHARS, is_named_like_a_secret, looks_secret
-from proctor.spec.model import Approvals, Isolation, Sandbox
 from proctor.spec.source_file import read_source
 
 # A variable whose name ends in one of these and whose value is an absolute path is the place of a secret, not one.

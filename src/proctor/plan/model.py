@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from proctor.ids import Digest, FlowId, MissionId, RuntimeId, TrialId
-from proctor.spec.campaign_options import GatesSpec, ToolsSpec
+from proctor.spec.campaign_options import GatesSpec, SecretFile, ToolsSpec
+from proctor.spec.choices import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox
 from proctor.spec.fence import Contain
-from proctor.spec.model import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox, SecretFile
 
 
 class PlanStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -28,7 +28,7 @@ from proctor.report.row import AttemptRow
 from proctor.report.score import INVALID, PassCount, PassRate, Score
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import SelectSpec
-from proctor.spec.model import SCRIPTED
+from proctor.spec.choices import SCRIPTED
 
 MAX_LISTED = 10
 

@@ -8,8 +8,8 @@ from proctor.contain.fences import Fences, fence_in
 from proctor.fact import Authority, Fact
 from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Confinement, Runtime, SessionRequest
+from proctor.spec.choices import Approvals, Profile, Sandbox
 from proctor.spec.fence import Contain, Network
-from proctor.spec.model import Approvals, Profile, Sandbox
 
 
 def agent_fences(

@@ -29,8 +29,8 @@ from proctor.runtime.capability import Capabilities, CapabilityProfile
 from proctor.runtime.conversion import Omission
 from proctor.runtime.credential import Account
 from proctor.runtime.failures import Failure
+from proctor.spec.choices import Approvals, Login, Profile, Sandbox
 from proctor.spec.fence import Contain
-from proctor.spec.model import Approvals, Login, Profile, Sandbox
 from proctor.transport.channel import Channel
 
 

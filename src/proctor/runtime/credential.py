@@ -9,8 +9,8 @@ from proctor.errors import InputError
 from proctor.evidence.secrets import holds_credential
 from proctor.fact import Authority, Fact
 from proctor.spec.check_login import key_variable
+from proctor.spec.choices import Login, Profile
 from proctor.spec.literal import MIN_SECRET_CHARS
-from proctor.spec.model import Login, Profile
 from proctor.spec.source_file import read_source
 
 

@@ -16,7 +16,8 @@ from proctor.runtime.capability import WORDS
 from proctor.runtime.proof import ProofSet, proofs_of, subject_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.runtime.rollout import DEFAULT_RUNTIME, ChainMember, Rollout, rollout_of, spell_out
-from proctor.spec.model import AUTO, Approvals, Isolation, Persistence
+from proctor.spec.choices import Approvals, Isolation, Persistence
+from proctor.spec.model import AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

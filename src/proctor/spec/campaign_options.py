@@ -1,4 +1,4 @@
-"""Structs of a spec: limits, schedule, hooks, gates, tool policy and selection."""
+"""Structs of a spec: limits, schedule, hooks, gates, tool policy, secrets and selection."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -171,3 +171,11 @@ class MissionsFolder(Spec, frozen=True, kw_only=True):
 
     folder: Text
     """Path of the folder, relative to the spec's folder."""
+
+
+class SecretFile(Spec, frozen=True, kw_only=True):
+    """A file with secrets: JSON or lines of NAME=value, of which the values named like secrets are masked, or one
+    secret."""
+
+    file: Text
+    """Path of the file, relative to the spec's folder; `~` is the home folder."""

@@ -8,11 +8,12 @@ import msgspec
 from proctor.errors import InputError
 from proctor.spec.check_login import VARIABLE, is_model_credential, login_errors, variable_errors
 from proctor.spec.check_mission import is_id, mission_errors, not_an_id, suggest_id
+from proctor.spec.choices import SCRIPTED, Isolation, Sandbox
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.fence import Contain
 from proctor.spec.literal import LITERAL_MESSAGE, LITERAL_SUGGESTION, literal_secrets
 from proctor.spec.missions import MissionSource, inline_mission_sources
-from proctor.spec.model import AUTO, SCRIPTED, CampaignSpec, FlowSpec, Isolation, Sandbox
+from proctor.spec.model import AUTO, CampaignSpec, FlowSpec
 from proctor.spec.select import parse_range
 from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.source_file import SourceFile

@@ -6,8 +6,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from proctor.errors import InputError
+from proctor.spec.campaign_options import SecretFile
+from proctor.spec.choices import SCRIPTED, Isolation, Login
 from proctor.spec.literal import looks_secret
-from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec, Isolation, Login, ModelSpec, SecretFile
+from proctor.spec.model import CampaignSpec, FlowSpec, ModelSpec
 from proctor.spec.source_file import SourceFile
 from proctor.spec.tree import child_path
 

@@ -10,7 +10,7 @@ from typing import Any
 from proctor.canonical import digest_bytes
 from proctor.errors import InputError
 from proctor.ids import Digest, FlowId
-from proctor.spec.campaign_options import MissionsFolder
+from proctor.spec.campaign_options import MissionsFolder, SecretFile
 from proctor.spec.missions import (
     SUFFIX,
     MissionSource,
@@ -19,7 +19,7 @@ from proctor.spec.missions import (
     inline_mission_sources,
     read_mission,
 )
-from proctor.spec.model import CampaignSpec, SecretFile
+from proctor.spec.model import CampaignSpec
 from proctor.spec.prices import Prices, decode_prices
 from proctor.spec.probe_options import CONTROL_TOKEN
 from proctor.spec.source_file import FindKind, SourceFile, read_source, similar_name

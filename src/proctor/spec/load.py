@@ -17,10 +17,11 @@ from proctor.errors import InputError
 from proctor.ids import CampaignId, Digest, FlowId, MissionId, TrialId
 from proctor.spec.campaign_options import Requirement, SelectSpec
 from proctor.spec.check import find_errors
+from proctor.spec.choices import SCRIPTED
 from proctor.spec.collect_errors import raise_collected
 from proctor.spec.files import SpecFiles
 from proctor.spec.missions import MissionSource
-from proctor.spec.model import MAX_REPEATS, SCRIPTED, CampaignSpec, FlowSpec, MissionSpec
+from proctor.spec.model import MAX_REPEATS, CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.prices import Prices, price_errors
 from proctor.spec.select import select as select_missions
 from proctor.spec.source_file import FindKind, SourceFile, decode_bytes, find_no_kind, read_source

@@ -1,6 +1,5 @@
 """Structs of a spec: campaign, missions and flows."""
 
-from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -15,9 +14,11 @@ from proctor.spec.campaign_options import (
     LimitsSpec,
     MissionsFolder,
     ScheduleSpec,
+    SecretFile,
     SelectSpec,
     ToolsSpec,
 )
+from proctor.spec.choices import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.fence import Contain
 from proctor.spec.probe_options import WaiverSpec
@@ -27,81 +28,6 @@ from proctor.spec.struct import Spec, Text, Texts, by_runtime_id
 GIT_KEY: Final = "git:"
 COPY_KEY: Final = "copy:"
 """Beginnings of `WorkspaceSpec.key` for a repository, and for a folder without the paths in `exclude`."""
-
-
-class Isolation(StrEnum):
-    """Whether attempts share an agent process."""
-
-    SHARED = "shared"
-    """One agent process for all attempts of the flow."""
-
-    PROCESS = "process"
-    """A separate agent process for each attempt."""
-
-
-class Sandbox(StrEnum):
-    """The agent's own sandbox."""
-
-    READ_ONLY = "read-only"
-    """The agent may not write files."""
-
-    WORKSPACE_WRITE = "workspace-write"
-    """The agent may write inside the workspace."""
-
-    DANGER_FULL_ACCESS = "danger-full-access"
-    """The agent has no sandbox."""
-
-
-class Approvals(StrEnum):
-    """How the agent's requests for approval are answered."""
-
-    DENY = "deny"
-    """Deny every request. The agent can still ask, so that each denial is recorded."""
-
-    ACCEPT = "accept"
-    """Accept every request."""
-
-    WORKSPACE = "workspace"
-    """Accept changes inside the workspace, and deny everything else."""
-
-    ASK = "ask"
-    """Ask the person at the terminal or a callback. No answer before the deadline is a denial."""
-
-
-class Login(StrEnum):
-    """Where a real model's credential comes from."""
-
-    NONE = "none"
-    """No credential. Only the scripted model works without one."""
-
-    API_KEY = "api-key"
-    """The provider's variable in Proctor's environment, such as OPENAI_API_KEY."""
-
-    INHERIT = "inherit"
-    """The user's own login to the agent program."""
-
-    TOKEN = "token"  # noqa: S105
-    """The variable or file that `token` names."""
-
-
-class Profile(StrEnum):
-    """Whose settings, hooks and servers the agent uses."""
-
-    FRESH = "fresh"
-    """A new home folder with only Proctor's settings."""
-
-    MINE = "mine"
-    """The user's home folder and settings."""
-
-
-class Persistence(StrEnum):
-    """Whether the agent stores the thread."""
-
-    EPHEMERAL = "ephemeral"
-    """It does not."""
-
-    PERSISTENT = "persistent"
-    """It does, so that the thread can be read back and resumed."""
 
 
 class WorkspaceSpec(Spec, frozen=True, kw_only=True):
@@ -195,9 +121,6 @@ class MissionSpec(MissionTerms, frozen=True, kw_only=True):
     """The task, as the agent receives it."""
 
 
-SCRIPTED = "scripted"
-"""The provider that plays the mission's script."""
-
 AUTO = RuntimeId("auto")
 """In a runtime chain, the placeholder for the default runtimes. It is not the id of a runtime."""
 
@@ -216,14 +139,6 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
 
     base_url: str | None = None
     """Address of the provider. Default: the agent program's own."""
-
-
-class SecretFile(Spec, frozen=True, kw_only=True):
-    """A file with secrets: JSON or lines of NAME=value, of which the values named like secrets are masked, or one
-    secret."""
-
-    file: Text
-    """Path of the file, relative to the spec's folder; `~` is the home folder."""
 
 
 class FlowSpec(Spec, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from msgspec import Meta
 
 from proctor.errors import InputError
 from proctor.event.model import Tokens
-from proctor.spec.model import SCRIPTED, CampaignSpec, ModelSpec
+from proctor.spec.choices import SCRIPTED
+from proctor.spec.model import CampaignSpec, ModelSpec
 from proctor.spec.source_file import SourceFile, decode_bytes
 from proctor.spec.struct import Spec, Text
 from proctor.spec.suggest import nearest

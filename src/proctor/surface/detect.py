@@ -17,7 +17,8 @@ from proctor.ids import RuntimeId, runtime_id_of
 from proctor.runtime.credential import Account, login_problem
 from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import key_variable
-from proctor.spec.model import Login, WorkspaceSpec
+from proctor.spec.choices import Login
+from proctor.spec.model import WorkspaceSpec
 from proctor.surface.programs import Program, find_programs
 from proctor.workspace.git import GitRefusedError, git
 

@@ -12,7 +12,7 @@ from proctor.errors import InputError, disk_error
 from proctor.evidence.disk import replace_file
 from proctor.model.script import Patch
 from proctor.spec.check_mission import suggest_id
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 from proctor.spec.tree import UNPRINTABLE
 from proctor.surface.detect import KEPT_OUT, SCRIPTS, SPEC, DetectedAgent, DetectedFolder
 from proctor.surface.first_task import TIMEOUT, FailingCommand

@@ -8,7 +8,7 @@ from proctor.config.model import Config
 from proctor.ids import RuntimeId
 from proctor.runtime.credential import Account, login_problem
 from proctor.runtime.registry import runtime_by_id, runtime_ids
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 
 
 class FoundLogin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -17,8 +17,9 @@ from proctor.report.parity import Pair, Parity, compare
 from proctor.report.row import AttemptRow
 from proctor.report.view import AttemptView, view_attempt
 from proctor.runtime.registry import runtime_ids
+from proctor.spec.choices import SCRIPTED
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import SCRIPTED, CampaignSpec, FlowSpec
+from proctor.spec.model import CampaignSpec, FlowSpec
 from proctor.spec.suggest import nearest
 
 

@@ -29,7 +29,7 @@ from proctor.event.model import Event, ToolBegan, ToolEnded
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CallId, SessionKey
 from proctor.report.verdict import exit_of_turn, worst
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from proctor.event.outcome import Outcome
 from proctor.evidence.layout import AttemptPaths
 from proctor.ids import AttemptId, FlowId, RuntimeId
 from proctor.report.campaign import CampaignReport
+from proctor.spec.choices import Login
 from proctor.spec.load import LoadedSpec, load_built
-from proctor.spec.model import Login, WorkspaceSpec
+from proctor.spec.model import WorkspaceSpec
 from proctor.surface.detect import DetectedAgent
 from proctor.surface.first_task import TIMEOUT
 

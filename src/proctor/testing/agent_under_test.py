@@ -34,7 +34,7 @@ from proctor.runtime.base import (
     SessionRequest,
 )
 from proctor.runtime.environment import agent_environment
-from proctor.spec.model import Approvals, Sandbox
+from proctor.spec.choices import Approvals, Sandbox
 from proctor.testing.journals import TEXT_BYTES
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 
 from proctor.event.model import ApprovalAsked, ReplyReceived, Unrecognized
 from proctor.runtime.base import Decision, Question
+from proctor.spec.choices import Approvals
 from proctor.spec.fence import Contain
-from proctor.spec.model import Approvals
 from proctor.transport.channel import Channel
 from proctor.transport.fault import FaultChannel, Inject, LineFault
 from tests.runtime.claude_code.real import claude, run

@@ -11,8 +11,8 @@ from proctor.errors import MachineError
 from proctor.event.model import ToolEnded
 from proctor.runtime.base import ModelChoice
 from proctor.runtime.environment import agent_environment
+from proctor.spec.choices import Login, Sandbox
 from proctor.spec.fence import Contain
-from proctor.spec.model import Login, Sandbox
 from tests.runtime.claude_code.real import claude, provider, run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.agent("claude_code")]

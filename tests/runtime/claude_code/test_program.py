@@ -13,7 +13,7 @@ from proctor.runtime.claude_code import RUNTIME, home
 from proctor.runtime.claude_code.history import items_in
 from proctor.runtime.claude_code.host import open_host
 from proctor.runtime.claude_code.program import refuse_old
-from proctor.spec.model import Approvals, Profile, Sandbox
+from proctor.spec.choices import Approvals, Profile, Sandbox
 from proctor.testing.agent_under_test import host_asked
 from tests.runtime.claude_code.real import run
 

@@ -17,7 +17,7 @@ from proctor.runtime.codex.program import locate
 from proctor.runtime.codex_exec import RUNTIME
 from proctor.runtime.codex_exec.command import Opening, written_arguments
 from proctor.runtime.executable import identify
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 from proctor.testing.agent_under_test import EventTap, host_asked
 from tests.runtime.codex_exec.real import real_exec
 from tests.runtime.twin import run, session_ask

@@ -32,7 +32,7 @@ from proctor.ids import ThreadId, TurnId
 from proctor.model.journal import Journal
 from proctor.model.script import Script, Step
 from proctor.runtime.base import ModelChoice
-from proctor.spec.model import Approvals, Login
+from proctor.spec.choices import Approvals, Login
 from proctor.testing.agent_under_test import EventTap
 from proctor.testing.journals import recorded_journals, request_items
 from proctor.transport.fault import Cut, FaultChannel, LineFault

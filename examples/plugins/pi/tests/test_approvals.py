@@ -15,7 +15,7 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.event.model import ApprovalAsked, ApprovalResolved, ToolEnded
 from proctor.runtime import callbacks
 from proctor.runtime.base import Decision, Executable, ModelChoice, Question
-from proctor.spec.model import Approvals, Login, Sandbox
+from proctor.spec.choices import Approvals, Login, Sandbox
 from proctor.testing.agent_under_test import EventTap, session_asked
 from proctor_pi import RUNTIME
 from proctor_pi.approvals import Answer, ApprovalHandler, PiQuestion

@@ -11,7 +11,7 @@ from proctor.runtime.claude_code import tools
 from proctor.runtime.claude_code.questions import Answer, ToolQuestion, answer
 from proctor.runtime.inside_workspace import stays_inside
 from proctor.runtime.open_questions import OpenQuestions, RecordRow, decide, failed, given_up
-from proctor.spec.model import Approvals, Sandbox
+from proctor.spec.choices import Approvals, Sandbox
 
 
 class ApprovalHandler:

@@ -15,7 +15,7 @@ from proctor.runtime.claude_code import tools
 from proctor.runtime.claude_code.capabilities import TRANSPORTS
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.spec.model import SCRIPTED, Login, Profile
+from proctor.spec.choices import SCRIPTED, Login, Profile
 
 # By default the program retries ten times with growing pauses, which takes more than a minute.
 MAX_RETRIES: Final = 4

@@ -26,7 +26,7 @@ from proctor.runtime.claude_code.stored_history import StoredHistory, stored_his
 from proctor.runtime.delivery import offer_of
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.runtime.line_process import LineCount, open_line_process
-from proctor.spec.model import Profile
+from proctor.spec.choices import Profile
 
 
 class ClaudeHost:

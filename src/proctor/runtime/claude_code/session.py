@@ -34,7 +34,7 @@ from proctor.runtime.claude_code.turns import Turns
 from proctor.runtime.conversion import Conversion, clean
 from proctor.runtime.delivery import NOTHING, delivery_of, offer_of, receipt_of
 from proctor.runtime.line_process import LineProcess, LineRoute
-from proctor.spec.model import Persistence
+from proctor.spec.choices import Persistence
 
 _encode = msgspec.json.Encoder().encode
 

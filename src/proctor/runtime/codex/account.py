@@ -6,7 +6,7 @@ from proctor.errors import PeerError
 from proctor.fact import UNKNOWN, Authority, Fact
 from proctor.runtime.base import ModelChoice
 from proctor.runtime.credential import Account
-from proctor.spec.model import Login
+from proctor.spec.choices import Login
 
 ACCOUNT: Final = Account(
     provider="openai",

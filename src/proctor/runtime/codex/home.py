@@ -18,7 +18,7 @@ from proctor.runtime.base import HostRequest, SessionRequest
 from proctor.runtime.codex.account import ACCOUNT, uses_account
 from proctor.runtime.codex.catalog import catalog
 from proctor.runtime.environment import refuse_tmpdir_above
-from proctor.spec.model import Login, Profile
+from proctor.spec.choices import Login, Profile
 
 PROVIDER = "proctor"
 BASE_URL = f"model_providers.{PROVIDER}.base_url"

@@ -11,7 +11,7 @@ from proctor.runtime.codex_app_server.questions import ServerRequest, changed_pa
 from proctor.runtime.codex_app_server.route import Envelope
 from proctor.runtime.inside_workspace import stays_inside
 from proctor.runtime.open_questions import Answerer, OpenQuestions, RecordRow, decide, failed, given_up
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 
 _PATCHES = frozenset({"item/fileChange/requestApproval", "applyPatchApproval"})
 

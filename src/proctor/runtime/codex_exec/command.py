@@ -19,7 +19,7 @@ from proctor.runtime.codex.home import (
     written_profile,
 )
 from proctor.runtime.codex_exec.rollout import is_id
-from proctor.spec.model import SCRIPTED
+from proctor.spec.choices import SCRIPTED
 
 How = Literal["start", "resume", "fork"]
 INSTRUCTIONS: Final = "developer_instructions"

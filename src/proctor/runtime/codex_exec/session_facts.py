@@ -4,7 +4,7 @@ from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
 from proctor.runtime.base import SessionRequest
 from proctor.runtime.codex_exec.rollout import Rollout
-from proctor.spec.model import Persistence
+from proctor.spec.choices import Persistence
 
 _NEVER = "never"
 

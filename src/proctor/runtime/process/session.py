@@ -29,7 +29,7 @@ from proctor.runtime.process.launcher import interpreter_folder, packages, write
 from proctor.runtime.process.normalize import INTERRUPTED, OPENED, STARTED, OpenedDetail, StartedDetail
 from proctor.runtime.process.options import Options, read_options
 from proctor.runtime.process.result_file import ResultFile
-from proctor.spec.model import SCRIPTED, Sandbox
+from proctor.spec.choices import SCRIPTED, Sandbox
 from proctor.transport.process import StopDeadlines
 
 OWN_VARIABLES: Final = frozenset(

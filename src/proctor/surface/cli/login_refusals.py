@@ -15,8 +15,8 @@ from proctor.evidence.reader import read_bytes
 from proctor.ids import RuntimeId
 from proctor.runtime.registry import runtime_by_id
 from proctor.spec.check_login import inherited_key
+from proctor.spec.choices import Login
 from proctor.spec.load import LoadedSpec
-from proctor.spec.model import Login
 
 
 def refused_logins(loaded: LoadedSpec, result: CampaignResult, *, root: RootPaths) -> tuple[InputError, ...]:

@@ -10,7 +10,7 @@ from proctor.config.load import load_config
 from proctor.ids import runtime_id_of
 from proctor.report.format_values import legible
 from proctor.runtime.rollout import check_config
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 from proctor.surface.cli.blocks import pairs
 from proctor.surface.cli.command import JSON, Command, argument
 from proctor.surface.cli.output import Output

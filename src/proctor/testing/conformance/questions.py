@@ -6,7 +6,7 @@ from proctor.event.model import ApprovalResolved
 from proctor.event.outcome import Outcome
 from proctor.runtime.base import Decision, Question
 from proctor.runtime.samples import STRANGER
-from proctor.spec.model import Approvals
+from proctor.spec.choices import Approvals
 from proctor.testing.conformance.case import NotApplicableError, must
 from proctor.testing.conformance.subject import DONE, Subject
 from proctor.testing.conformance.turns import WORDS, ended

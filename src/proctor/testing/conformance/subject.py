@@ -33,8 +33,8 @@ from proctor.runtime.base import Executable, Runtime
 from proctor.runtime.proof import subject_of
 from proctor.runtime.registry import offers, runtime_by_id
 from proctor.runtime.samples import Samples, samples_of
+from proctor.spec.choices import Isolation
 from proctor.spec.load import LoadedSpec, load_built
-from proctor.spec.model import Isolation
 from proctor.testing.agent_under_test import AgentUnderTest, open_agent
 from proctor.testing.conformance.case import NotApplicableError, UnprovenError, must
 from proctor.testing.conformance.processes import spawned, unsettled_intents

@@ -8,7 +8,7 @@ import anyio
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.errors import InputError, ProctorError, unwrap_single
-from proctor.spec.model import Isolation
+from proctor.spec.choices import Isolation
 from proctor.testing.conformance import endings, frames, giving, questions, record, turns
 from proctor.testing.conformance.case import Case, CaseVerdict, NotApplicableError, Result, UnprovenError
 from proctor.testing.conformance.refusals import refused

@@ -8,7 +8,7 @@ from proctor.clock import Clock
 from proctor.runtime.base import Decision, SessionRequest, Tap
 from proctor.runtime.inside_workspace import stays_inside
 from proctor.runtime.open_questions import OpenQuestions, RecordRow, decide
-from proctor.spec.model import Approvals, Sandbox
+from proctor.spec.choices import Approvals, Sandbox
 from proctor_pi.tools import Call
 
 _WORDS = {Decision.ACCEPT: "accept", Decision.DENY: "decline"}

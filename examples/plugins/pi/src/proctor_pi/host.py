@@ -14,7 +14,7 @@ from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.defaults import host_facts
 from proctor.runtime.line_process import LineCount, open_line_process
-from proctor.spec.model import Profile
+from proctor.spec.choices import Profile
 from proctor.transport.channel import Channel
 from proctor_pi import kept
 from proctor_pi.home import lay_out, sessions_of
