@@ -21,6 +21,8 @@ from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
 from proctor.config.load import load_config
 from proctor.config.project import load_project_built, load_project_spec, probes_for_task_class
+from proctor.context.compaction import Compaction
+from proctor.context.engine import CompactStatus
 from proctor.context.model import SessionSettings, SessionTurn
 from proctor.context.report import SessionSummary, list_sessions
 from proctor.errors import (
@@ -40,6 +42,10 @@ from proctor.event.model import (
     ApprovalResolved,
     Cancelled,
     ClockFired,
+    CompactionBegan,
+    CompactionEnded,
+    ContextAssembled,
+    ContextDegraded,
     ErrorReported,
     Event,
     FactsStated,
@@ -66,11 +72,13 @@ from proctor.event.model import (
     StreamEnded,
     TextSaid,
     TextStreamed,
+    ThreadLeft,
     ToolBegan,
     ToolEnded,
     ToolStreamed,
     TurnAsked,
     TurnBegan,
+    TurnCommitted,
     TurnEnded,
     TurnSettled,
     TurnSteered,
@@ -138,6 +146,12 @@ __all__ = [
     "CheckedRequest",
     "ClassProbe",
     "ClockFired",
+    "CompactStatus",
+    "Compaction",
+    "CompactionBegan",
+    "CompactionEnded",
+    "ContextAssembled",
+    "ContextDegraded",
     "ControlFiles",
     "DeadlineError",
     "Decide",
@@ -211,6 +225,7 @@ __all__ = [
     "TestSuiteParity",
     "TextSaid",
     "TextStreamed",
+    "ThreadLeft",
     "Tool",
     "ToolBegan",
     "ToolEnded",
@@ -219,6 +234,7 @@ __all__ = [
     "Turn",
     "TurnAsked",
     "TurnBegan",
+    "TurnCommitted",
     "TurnEnded",
     "TurnSettled",
     "TurnSteered",

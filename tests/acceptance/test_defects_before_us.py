@@ -13,7 +13,7 @@ from proctor.event.outcome import NOT_ENDED, Outcome
 from proctor.event.row import GENESIS, Direction, Row
 from proctor.event.transcript import TranscriptFold
 from proctor.evidence.artifacts import Feedback
-from proctor.ids import ItemId, TurnId
+from proctor.ids import ItemId, RuntimeId, TurnId
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from tests.lab import Lab, jsonl, mission, processes_with, report_of, rows_of, say_done
 from tests.runtime.process.commands import flow, open_command, run_flows, run_long
@@ -36,7 +36,7 @@ def test_r1_a_burst_of_60_000_bytes_was_shortened_in_9_of_40_runs_and_is_never(t
 
 @pytest.mark.requirement("runtime.process")
 def test_r3_the_blanks_of_each_delta_were_stripped_and_every_one_is_kept(lab: Lab) -> None:
-    fold = TranscriptFold()
+    fold = TranscriptFold(RuntimeId("r"))
     for at, piece in enumerate(["The answer", " is ", "forty", "  two\n", "\tand "], 1):
         fold.feed(TextStreamed(turn=TurnId("t"), item=ItemId("i"), text=piece, frame=at, at_ms=at))
     [draft, _] = fold.finish(NOT_ENDED, summary="", facts={})

@@ -103,7 +103,9 @@ def test_a_compaction_is_a_turn_with_an_ending_and_clocks(monkeypatch: pytest.Mo
         ):
             await s.say("Hello?")
             assert (await s.compact()).code == "limit.turn"
-            assert (await s.compact()).outcome is proctor.Outcome.COMPLETED
+            # The provider of this test counts fewer tokens than Codex does for what is left.
+            assert (await s.compact()).status is proctor.CompactStatus.NO_PROGRESS
+            assert s.outcome is proctor.Outcome.COMPLETED
             assert (await s.say("And now?")).outcome is proctor.Outcome.COMPLETED
             assert s.answer == "Still here."
 
@@ -120,9 +122,9 @@ def test_a_compaction_that_the_provider_refuses_has_failed(monkeypatch: pytest.M
             proctor.session(model=model, login="api-key", options=options) as s,
         ):
             await s.say("Hello?")
-            ending = await s.compact()
-            assert (ending.outcome, ending.code) == (proctor.Outcome.FAILED, "provider.unauthorized")
-            assert s.ending == ending
+            compaction = await s.compact()
+            assert (compaction.status, compaction.code) == (proctor.CompactStatus.FAILED, "provider.unauthorized")
+            assert (s.ending.outcome, s.ending.code) == (proctor.Outcome.FAILED, "provider.unauthorized")
 
     bounded(talk)
 

@@ -104,7 +104,11 @@ def derived_from(attempt: AttemptId, batches: Iterable[Iterable[Row]]) -> tuple[
         files[name] += chain_rows(rows, head=heads[name])
 
     derivation = Derivation(
-        RUNTIME.normalizer(), attempt=attempt, trace=partial(append, TOOL_CALLS), transcript=partial(append, TRANSCRIPT)
+        RUNTIME.normalizer(),
+        attempt=attempt,
+        runtime_id=RUNTIME.id,
+        trace=partial(append, TOOL_CALLS),
+        transcript=partial(append, TRANSCRIPT),
     )
     for batch in batches:
         derivation.feed(batch)

@@ -19,6 +19,7 @@ from proctor.evidence.redact import Redactor, TextStream
 from proctor.evidence.secrets import Secret
 from proctor.ids import AttemptId
 from proctor.runtime.base import Normalizer
+from proctor.runtime.codex_app_server.capabilities import ID
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.testing.clock import FakeClock
 from tests.runtime.twin import connected, notification, run, session_ask, turn_completed
@@ -39,6 +40,7 @@ class Attempt:
         derivation = Derivation(
             normalizer or CodexNormalizer(),
             attempt=AttemptId("a"),
+            runtime_id=ID,
             trace=self.derived.extend,
             transcript=self.derived.extend,
         )
@@ -148,7 +150,9 @@ def test_watcher_that_raises_breaks_its_attempt_with_the_code_of_a_listener(tmp_
 
     log = FrameLog(tmp_path / "frames.jsonl", redactor=Redactor([]), clock=FakeClock())
     rows: list[Any] = []
-    derivation = Derivation(CodexNormalizer(), attempt=AttemptId("a"), trace=rows.extend, transcript=rows.extend)
+    derivation = Derivation(
+        CodexNormalizer(), attempt=AttemptId("a"), runtime_id=ID, trace=rows.extend, transcript=rows.extend
+    )
     tap = RecordingTap(log, derivation, watcher=raise_)
     with log:
         tap.record(StepTaken(step="began"))

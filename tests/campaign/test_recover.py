@@ -22,6 +22,7 @@ ELSEWHERE = {
     "workspace",
 }
 ELSEWHERE_TOO = {
+    "engine.hook",
     "listener.stuck",
     "machine.health",
     "machine.ledger",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proctor.context.budget import ASSUMED_RATIO, Budget, TokenRatio, budget_for
 from proctor.context.check_assembled import check_assembled
+from proctor.context.history import ListedHistory
 from proctor.context.reference import Reference
 from proctor.event.message import AgentPart, Message, PartRoot, SummaryPart, UserPart
 from proctor.ids import EntryId
@@ -35,16 +36,18 @@ def findings(
     budget: Budget = LARGE,
     ratio: TokenRatio = ASSUMED_RATIO,
     most_bytes: int = 10_000_000,
+    **more: Any,
 ) -> list[tuple[str, str | None, str]]:
     found = check_assembled(
         messages,
         system_addition=addition,
         references=references,
-        history=HISTORY if history is None else history,
+        history=ListedHistory(HISTORY if history is None else history),
         prompt_id=PROMPT,
         budget=budget,
         ratio=ratio,
         most_bytes=most_bytes,
+        **more,
     )
     assert all((each.message or "") in each.what for each in found)
     return [(each.fault, each.message, each.what) for each in found]
@@ -266,3 +269,46 @@ def test_case_15_a_huge_result_is_found_by_its_size_alone() -> None:
         " messages, or summaries of them"
     )
     assert findings(huge, most_bytes=5_000) == [("too-large", entry(8), what)]
+
+
+def test_case_15_more_than_the_budget_is_no_finding_if_the_engine_says_so() -> None:
+    budget = budget_for(reported_window=20_100, configured_window=None, fixed_prompt_tokens=None)
+    assert findings([], addition="x" * 301, budget=budget, may_overflow=True) == []
+
+
+# ── the epoch ──
+
+
+@pytest.mark.parametrize("epoch", [None, ""])
+def test_case_18_the_mode_thread_bootstrap_needs_an_epoch(epoch: str | None) -> None:
+    what = (
+        "the mode is `thread_bootstrap` and `projection.epoch` is empty: return an id of the stable part of the context"
+    )
+    assert findings([], needs_epoch=True, epoch=epoch) == [("no-epoch", None, what)]
+    assert findings([], needs_epoch=True, epoch="e") == []
+
+
+# ── what is read of the history ──
+
+
+class CountingHistory(ListedHistory):
+    """Counts the entries that are read."""
+
+    read = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.read += len(found) if isinstance(at, slice) else 1
+        return found
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the whole history is read")
+
+
+def test_only_the_assembled_entries_are_read() -> None:
+    history = CountingHistory([user(number, "x") for number in range(10_000)])
+    assembled = [*history[3:5], *history[9_000:9_010]]
+    history.read = 0
+    budget, ratio = LARGE, ASSUMED_RATIO
+    assert check_assembled(assembled, history=history, prompt_id=PROMPT, budget=budget, ratio=ratio) == ()
+    assert history.read == len(assembled)

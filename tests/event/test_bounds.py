@@ -10,7 +10,7 @@ from proctor.event.model import ReasoningSaid, ReasoningStreamed, TextSaid, Text
 from proctor.event.outcome import NOT_ENDED
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import Line, TranscriptFold
-from proctor.ids import AttemptId, CallId, ItemId, TurnId
+from proctor.ids import AttemptId, CallId, ItemId, RuntimeId, TurnId
 
 A1, T1, I1, C1 = AttemptId("fix.native.r1.1"), TurnId("t1"), ItemId("i1"), CallId("c1")
 
@@ -77,7 +77,7 @@ def test_a_long_output_is_previewed_and_the_cut_is_stated() -> None:
 def test_a_message_that_never_ended_is_kept_as_far_as_the_bound_however_it_was_streamed(pieces: list[str]) -> None:
     """Whole or streamed, the same text is cut at the same place by the same count."""
     whole = "".join(pieces)
-    streamed, said = TranscriptFold(), TranscriptFold()
+    streamed, said = TranscriptFold(RuntimeId("r")), TranscriptFold(RuntimeId("r"))
     for piece in pieces:
         assert streamed.feed(TextStreamed(turn=T1, item=I1, text=piece, frame=1, at_ms=1)) is None
     draft, _ = streamed.finish(NOT_ENDED, summary="", facts={})
@@ -91,7 +91,7 @@ def test_a_message_that_never_ended_is_kept_as_far_as_the_bound_however_it_was_s
 
 def test_reasoning_is_bounded_like_any_message() -> None:
     text = "r" * (TEXT_BYTES + 3)
-    fold = TranscriptFold()
+    fold = TranscriptFold(RuntimeId("r"))
     assert fold.feed(ReasoningSaid(turn=T1, item=I1, text=text, frame=1, at_ms=1)) == Line(
         kind="reasoning", at_ms=1, frame=1, text="r" * TEXT_BYTES, cut_bytes=3
     )

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 
 from proctor.event.model import (
+    CompactionBegan,
+    CompactionEnded,
     Event,
     FrameNoted,
     ReasoningSaid,
@@ -21,7 +23,7 @@ from proctor.event.model import (
 from proctor.event.outcome import Ending, Outcome
 from proctor.event.trace import ToolCall, TraceFold
 from proctor.event.transcript import Line, TranscriptFold
-from proctor.ids import AttemptId, CallId, ItemId, ThreadId, TurnId
+from proctor.ids import AttemptId, CallId, ItemId, RuntimeId, ThreadId, TurnId
 from tests.event.streams import streams, streams_of
 
 A1, T1, C1, I1 = AttemptId("fix.native.r1.1"), TurnId("t1"), CallId("c1"), ItemId("i1")
@@ -36,7 +38,7 @@ def traced(events: Iterable[Event]) -> tuple[list[ToolCall], list[ToolCall]]:
 
 
 def transcribed(events: Iterable[Event]) -> tuple[list[Line], list[Line]]:
-    fold = TranscriptFold()
+    fold = TranscriptFold(RuntimeId("r"))
     rows = [row for event in events if (row := fold.feed(event)) is not None]
     return rows, list(fold.finish(ENDED, summary="the sum", facts={}))
 
@@ -166,3 +168,40 @@ def test_what_we_do_not_know_is_told_and_what_says_nothing_is_not() -> None:
         [Unrecognized(native="thread/new", frame=1, at_ms=5), FrameNoted(native="x", frame=2, at_ms=6)]
     )
     assert lines == [Line(kind="note", at_ms=5, frame=1, text="unrecognized frame: thread/new")]
+
+
+@pytest.mark.requirement("context.compaction")
+@pytest.mark.parametrize("owns", [False, True])
+def test_compaction_row_has_backend_owner_and_tokens(owns: bool) -> None:
+    fold = TranscriptFold(RuntimeId("r"), owns_compaction=owns)
+    begin = fold.feed(CompactionBegan(trigger="auto", frame=1, at_ms=5))
+    end = fold.feed(CompactionEnded(trigger="auto", ok=True, tokens_before=90, keeps="user-messages", frame=2, at_ms=6))
+    both = {"backend": "r", "ownsCompaction": owns, "trigger": "auto", "tokensAfter": None}
+    assert [begin, end] == [
+        Line(
+            kind="compaction",
+            at_ms=5,
+            frame=1,
+            text="compaction by the agent began",
+            source="r",
+            status="began",
+            facts={**both, "phase": "began", "tokensBefore": None},
+        ),
+        Line(
+            kind="compaction",
+            at_ms=6,
+            frame=2,
+            text="compaction by the agent ended",
+            source="r",
+            status="ended",
+            facts={**both, "phase": "ended", "tokensBefore": 90},
+        ),
+    ]
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_row_of_a_failure_says_so_and_keeps_unknown_tokens_unknown() -> None:
+    row = TranscriptFold(RuntimeId("r")).feed(CompactionEnded(ok=False, keeps="nothing", frame=1, at_ms=0))
+    assert row is not None
+    assert (row.status, row.text) == ("failed", "compaction by the agent failed")
+    assert (row.facts or {})["tokensBefore"] is None

@@ -5,6 +5,8 @@ import pytest
 
 from proctor.event.laws import Laws
 from proctor.event.model import (
+    CompactionBegan,
+    CompactionEnded,
     Event,
     FrameNoted,
     SessionBegan,
@@ -29,9 +31,11 @@ SAID = TextSaid(turn=T1, item=I1, text="Hello", frame=5, at_ms=0)
 SPENT = total(10, frame=6)
 SPENT_LESS = total(9, frame=7)
 ENDED = TurnEnded(turn=T1, status="completed", frame=8, at_ms=0)
+SHORTENING = CompactionBegan(frame=8, at_ms=0)
+SHORTENED = CompactionEnded(keeps="nothing", frame=8, at_ms=0)
 CLOSED = StreamEnded(cause="end of stdout", frame=9, at_ms=0)
 
-WHOLE: list[Event] = [SESSION, BEGAN, TOOL, TOOL_DONE, SAID, SPENT, ENDED, CLOSED]
+WHOLE: list[Event] = [SESSION, BEGAN, TOOL, TOOL_DONE, SAID, SPENT, ENDED, SHORTENING, SHORTENED, CLOSED]
 
 
 def broken(*events: Event) -> list[str]:
@@ -55,6 +59,8 @@ def test_a_turn_with_everything_in_it_breaks_no_law() -> None:
         ([TOOL, TOOL_DONE, TOOL_DONE], "call c1 ended twice"),
         ([SAID, SAID], "message i1 was sent twice"),
         ([SPENT, SPENT_LESS], "the thread's total of tokens decreased"),
+        ([SHORTENED], "a compaction ended that had not begun"),
+        ([SHORTENING, SHORTENED, SHORTENED], "a compaction ended that had not begun"),
         ([CLOSED, TurnBegan(turn=T1, frame=10, at_ms=0)], "a turn began after the stream had ended"),
         ([CLOSED, TurnEnded(turn=T1, status="failed", frame=10, at_ms=0)], "a turn ended after the stream had ended"),
         (

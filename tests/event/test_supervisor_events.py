@@ -19,7 +19,7 @@ from proctor.event.row import (
 )
 from proctor.event.supervisor_events import supervisor_event
 from proctor.event.transcript import TranscriptFold
-from proctor.ids import Digest, EntryId
+from proctor.ids import Digest, EntryId, RuntimeId
 
 
 def row_of(seen: SupervisorRow) -> Row:
@@ -40,7 +40,7 @@ def test_listener_failures_are_warnings_with_a_code(seen: StepTaken | HookEnded,
     assert isinstance(event, WarningRaised)
     assert event.code == code
     assert code in CODES
-    line = TranscriptFold().feed(event)
+    line = TranscriptFold(RuntimeId("r")).feed(event)
     assert line is not None
     assert (line.kind, line.code) == ("warning", code)
 
@@ -69,6 +69,6 @@ def test_history_offer_and_receipt_become_events_with_ids_and_digests() -> None:
     ],
 )
 def test_transcript_says_in_one_note_what_the_thread_was_given(receipt: HistoryReceipt, text: str) -> None:
-    line = TranscriptFold().feed(supervisor_event(row_of(receipt)))
+    line = TranscriptFold(RuntimeId("r")).feed(supervisor_event(row_of(receipt)))
     assert line is not None
     assert (line.kind, line.source, line.text) == ("note", "history", f"the thread was given {text}")

@@ -104,7 +104,13 @@ def frames(items: list[dict[str, Any]], ending: dict[str, Any]) -> Iterator[tupl
 
 def derived(rows: list[Row]) -> tuple[DerivedResult, list[ToolCall]]:
     calls: list[ToolCall] = []
-    derivation = Derivation(RUNTIME.normalizer(), attempt=AttemptId("a"), trace=calls.extend, transcript=lambda _: None)
+    derivation = Derivation(
+        RUNTIME.normalizer(),
+        attempt=AttemptId("a"),
+        runtime_id=RUNTIME.id,
+        trace=calls.extend,
+        transcript=lambda _: None,
+    )
     derivation.feed(rows)
     return derivation.finish(), calls
 

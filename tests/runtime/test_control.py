@@ -52,7 +52,9 @@ def test_a_turn_has_ended_for_whoever_waited_exactly_when_it_has_on_record(
 ) -> None:
     async def test(log: FrameLog) -> tuple[bool, Outcome]:
         rows: list[Any] = []
-        derivation = Derivation(CodexNormalizer(), attempt=AttemptId("a"), trace=rows.extend, transcript=rows.extend)
+        derivation = Derivation(
+            CodexNormalizer(), attempt=AttemptId("a"), runtime_id=RUNTIME.id, trace=rows.extend, transcript=rows.extend
+        )
         tap = RecordingTap(log, derivation)
 
         def start(twin: Twin, request: Request) -> None:

@@ -7,6 +7,9 @@ import pytest
 from proctor.event.model import (
     ApprovalAsked,
     ApprovalResolved,
+    CompactionBegan,
+    CompactionEnded,
+    CompactionTrigger,
     ErrorReported,
     Event,
     FrameNoted,
@@ -383,4 +386,79 @@ def test_what_the_supervisor_saw_is_told_in_the_same_words(story: Story) -> None
         ProcessExited(code=None, signal=9, **at(6)),
         FrameNoted(native="hangup", **at(7)),
         Unrecognized(native="self", **at(8)),
+    ]
+
+
+# ── compaction ──
+
+
+def reported(story: Story, *, last: tuple[int, int], total: int) -> list[Event]:
+    """A report of usage, with the input and all tokens of the last request."""
+    used = {"inputTokens": last[0], "outputTokens": last[1] - last[0] if last[0] else 0, "totalTokens": last[1]}
+    whole = {"inputTokens": total, "outputTokens": 0, "totalTokens": total}
+    return story.heard("thread/tokenUsage/updated", tokenUsage={"total": whole, "last": used})
+
+
+def compactions(events: list[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, CompactionBegan | CompactionEnded)]
+
+
+def compacted(trigger: CompactionTrigger, seq: int, **known: Any) -> CompactionEnded:
+    return CompactionEnded(trigger=trigger, keeps="user-messages", keeps_tokens=20_000, **known, **at(seq))
+
+
+@pytest.mark.requirement("context.compaction")
+@pytest.mark.parametrize("trigger", ["manual", "auto"])
+def test_compaction_has_a_beginning_an_end_and_the_tokens_that_codex_reports(trigger: CompactionTrigger) -> None:
+    story = Story()
+    story.begun()
+    reported(story, last=(30_000, 30_010), total=30_010)
+    story.asked(3, "thread/compact/start" if trigger == "manual" else "turn/start", threadId=THREAD)
+    assert story.item("item/started", "contextCompaction") == [CompactionBegan(trigger=trigger, **at(7))]
+    # Codex repeats the last report, then reports the request for the summary, then counts what is left.
+    reported(story, last=(30_000, 30_010), total=30_010)
+    reported(story, last=(2_254, 2_256), total=32_266)
+    reported(story, last=(0, 2_023), total=32_266)
+    known = {"ok": True, "tokens_before": 30_010, "tokens_after": 2_023}
+    assert story.item("item/completed", "contextCompaction") == [compacted(trigger, 11, **known)]
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_without_reports_has_unknown_tokens(story: Story) -> None:
+    story.item("item/started", "contextCompaction")
+    assert story.item("item/completed", "contextCompaction") == [compacted("auto", 6, ok=True)]
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_after_which_codex_does_not_count_has_no_tokens_after(story: Story) -> None:
+    story.item("item/started", "contextCompaction")
+    reported(story, last=(2_254, 2_256), total=2_256)
+    assert story.item("item/completed", "contextCompaction") == [compacted("auto", 7, ok=True)]
+
+
+@pytest.mark.requirement("context.compaction")
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_compaction_that_ends_with_its_turn_has_failed(story: Story, status: str) -> None:
+    story.asked(3, "thread/compact/start", threadId=THREAD)
+    story.item("item/started", "contextCompaction")
+    ended, turn_ended = story.heard("turn/completed", turn={"id": TURN, "items": [], "status": status, "error": None})
+    assert ended == compacted("manual", 7, ok=False)
+    assert isinstance(turn_ended, TurnEnded)
+    story.asked(4, "turn/start", threadId=THREAD, input=[])
+    assert story.item("item/started", "contextCompaction", "j") == [CompactionBegan(trigger="auto", **at(9))]
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_whose_frames_are_repeated_or_lost_is_one_compaction(story: Story) -> None:
+    lost = story.item("item/completed", "contextCompaction")
+    assert lost == [CompactionBegan(trigger="auto", **at(5)), compacted("auto", 5, ok=True)]
+    late = story.item("item/started", "contextCompaction") + story.item("item/completed", "contextCompaction")
+    assert compactions(late) == []
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_of_another_thread_is_not_the_sessions(story: Story) -> None:
+    item = {"type": "contextCompaction", "id": "i"}
+    assert story.heard("item/started", item=item, threadId="another") == [
+        FrameNoted(native="another thread's contextCompaction", **at(5))
     ]

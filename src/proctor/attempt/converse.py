@@ -1,27 +1,34 @@
 """A conversation: a session of many turns, with the same clocks and the same record as an attempt."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.supervision import Supervision
+from proctor.attempt.threads import ThreadSlot
 from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop
+from proctor.context.compaction import Compaction, native_compaction, with_native
+from proctor.context.engine import CompactStatus
 from proctor.context.keeper import SessionKeeper
+from proctor.context.lifecycle import ContextLifecycle, EngineUse
 from proctor.context.model import SessionTurn
+from proctor.context.port import ThreadOpening
 from proctor.errors import InputError, ProctorError
 from proctor.errors.arguments import ArgumentChecker
-from proctor.event.model import Event, TextSaid, TurnAsked
+from proctor.event.model import CompactionEnded, Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
-from proctor.event.row import CancelRequested, SteerTaken, TurnClosed, TurnWanted
-from proctor.ids import AttemptId, SessionKey, ThreadId
+from proctor.event.row import CancelRequested, SteerTaken, SupervisorRow, TurnClosed, TurnWanted
+from proctor.event.usage import Usage, UsageFold
+from proctor.ids import AttemptId, RuntimeId, SessionKey, ThreadId
 from proctor.runtime.base import Session
-from proctor.runtime.capability import require_capability
+from proctor.runtime.capability import Capabilities, require_capability
 
 
 class Turn:
@@ -81,7 +88,13 @@ class LiveSession:
     """
 
     def __init__(
-        self, supervision: Supervision, *, folder: Path | None, stream: EventStream, keeper: SessionKeeper | None = None
+        self,
+        supervision: Supervision,
+        *,
+        folder: Path | None,
+        stream: EventStream,
+        keeper: SessionKeeper | None = None,
+        context: EngineUse | None = None,
     ) -> None:
         self.workspace = supervision.workspace.root
         """The folder in which the agent works."""
@@ -95,6 +108,13 @@ class LiveSession:
         self._request = supervision.request
         self._stream = stream
         self._keeper = keeper
+        self._compaction: CompactionEnded | None = None
+        self._usage = UsageFold()
+        self._port: _Port | None = None
+        self._lifecycle: ContextLifecycle | None = None
+        if context is not None and keeper is not None:
+            self._port = _Port(supervision, self._usage)
+            self._lifecycle = ContextLifecycle(context, keeper=keeper, port=self._port, clock=supervision.request.clock)
         self._work: _Work | None = None
         self._wake = anyio.Event()
         # Why the session has ended or is ending; None while it accepts turns.
@@ -151,10 +171,10 @@ class LiveSession:
         check = ArgumentChecker("say")
         check.text("prompt", prompt)
         check.mapping("output_schema", output_schema)
-        session = self._ready()
+        self._ready()
         if output_schema is not None:
             self._require("structured_output")
-        return self._begin(session, lambda: session.turn(prompt, output_schema=output_schema), text=prompt)
+        return self._begin(partial(self._ask, prompt, output_schema), text=prompt)
 
     async def steer(self, text: str) -> None:
         """Send a text into the running turn.
@@ -180,11 +200,34 @@ class LiveSession:
             work.stop.set()
             await work.turn
 
-    async def compact(self) -> Ending:
-        """Have the agent shorten its history, in a separate turn, and wait for its end. Raises like `say`."""
-        session = self._ready()
-        self._require("compaction")
-        return await self._begin(session, session.compact, text=None)
+    async def compact(self, *, focus: str | None = None) -> Compaction:
+        """Shorten the context, and return what that achieved. Raises like `say`.
+
+        If the session's context engine owns the compaction, it shortens its own context, with attention to `focus`, and
+        then the agent's own compaction runs too, whose failure fails nothing. Otherwise only the agent's own runs, in a
+        separate turn, and `focus` has no effect.
+        """
+        ArgumentChecker("compact").text("focus", focus, is_optional=True)
+        self._ready()
+        compacted = None if self._lifecycle is None else await self._lifecycle.compact(focus=focus)
+        if compacted is None:
+            self._require("compaction")
+            return await self._compact_natively()
+        session = self._supervision.session
+        if session is None or not self._request.runtime.capabilities.compaction:
+            return compacted
+        native = await self._compact_natively()
+        return with_native(compacted, native, runtime_id=self._request.runtime.id)
+
+    async def _compact_natively(self) -> Compaction:
+        self._compaction = None
+        session = self._supervision.session
+        if session is None:
+            return Compaction(status=CompactStatus.NOT_NEEDED, reason="the session has no native thread yet")
+        ending = await self._begin(session.compact, text=None)
+        if self._lifecycle is not None:
+            self._lifecycle.native_compaction_ended()
+        return native_compaction(ending, self._compaction)
 
     async def reset(self) -> None:
         """Begin a new history, and end this session: open it again to continue with nothing said before.
@@ -192,6 +235,8 @@ class LiveSession:
         Earlier turns stay in the mirror. Raises InputError if a turn is running, or if the session has no id.
         """
         self._ready()
+        if self._lifecycle is not None:
+            await self._lifecycle.forget("reset")
         await self._kept().reset()
         self._over = "it was reset; open it again"
         self._wake.set()
@@ -233,6 +278,18 @@ class LiveSession:
             self._over = self._over or "the session was closed"
             self._done.set()
 
+    async def live_with(self, threads: ThreadSlot, tasks: TaskGroup) -> None:
+        """As `live`, with a context engine: its turns open native threads in `threads`, and start work in `tasks`."""
+        assert self._port is not None, "the session has a context engine"
+        assert self._lifecycle is not None, "the session has a context engine"
+        self._port.threads, self._port.tasks = threads, tasks
+        try:
+            await self.live()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._lifecycle.close()
+                await threads.close()
+
     async def close(self, *, why: str | None = None) -> None:
         """Stop a running turn as cancelled, accept no more turns, and wait for the end, at most 2 × TEARDOWN_S.
 
@@ -258,6 +315,10 @@ class LiveSession:
             self.answer = None
         elif isinstance(event, TextSaid):
             self.answer = event.text
+        elif isinstance(event, CompactionEnded):
+            self._compaction = event
+        if self._lifecycle is not None:
+            self._usage.feed(event)
         if self._keeper is not None:
             self._keeper.feed(event)
             self._supervision.last_turn = self._keeper.last_turn
@@ -271,26 +332,32 @@ class LiveSession:
             raise InputError("session.no-id", "the session was opened without an id, so nothing of it is kept")
         return self._keeper
 
-    def _ready(self) -> Session:
-        session = self._supervision.session
-        if self._over is not None or session is None:
+    def _ready(self) -> None:
+        has_begun = self._supervision.session is not None or self._lifecycle is not None
+        if self._over is not None or not has_begun:
             raise InputError("session.over", f"the session has ended: {self._over or 'it never started'}")
         if self._work is not None:
             raise InputError("session.busy", "a turn is running; await or interrupt it first")
-        return session
 
-    def _begin(self, session: Session, start: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
+    def _begin(self, start: Callable[[], Awaitable[None]], *, text: str | None) -> Turn:
         turn = Turn(self._stream)
         # Recorded before the agent gets the prompt, so that the request is on record even if the agent is gone.
         self._supervision.tap.record(TurnWanted(text=text))
-        self._work = _Work(do=partial(self._take, session, start), turn=turn)
+        self._work = _Work(do=partial(self._take, start), turn=turn)
         self._wake.set()
         return turn
 
-    async def _take(self, session: Session, start: Callable[[], Awaitable[None]]) -> None:
+    async def _take(self, start: Callable[[], Awaitable[None]]) -> None:
         if self._keeper is not None:
             await self._keeper.admit()
-        await take_turn(self._supervision, session, start)
+        await take_turn(self._supervision, start)
+
+    async def _ask(self, prompt: str, output_schema: Mapping[str, Any] | None) -> None:
+        session = self._supervision.session
+        if self._lifecycle is not None:
+            await self._lifecycle.run_turn(prompt, output_schema=output_schema)
+        elif session is not None:
+            await session.turn(prompt, output_schema=output_schema)
 
     async def _settle(self, work: _Work) -> None:
         """End a turn, and end the session if a limit is exceeded or its process is gone."""
@@ -298,15 +365,16 @@ class LiveSession:
         supervision.tap.record(TurnClosed())
         if self._keeper is not None:
             await self._keeper.settle()
+        if self._lifecycle is not None:
+            await self._lifecycle.finalize_turn()
         self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(
             cause := supervision.watch.expired(self._request.clock.steady_s()), LimitExceeded
         ):
             self._record_stop(cause)
-        lease, session = supervision.lease, supervision.session
-        is_alive = lease is not None and lease.host.is_alive and session is not None and session.is_alive
-        if self._over is None and not is_alive:
+        # With a context engine, the next turn opens the thread again.
+        if self._over is None and self._lifecycle is None and not supervision.is_agent_alive:
             self._over = "the agent's process is gone"
         self._work, self._wake = None, anyio.Event()
         if self._over is not None:
@@ -338,3 +406,44 @@ class LiveSession:
                 self.failure, self._over = cause, "its record could not be written"
             case _:
                 pass
+
+
+class _Port:
+    """The agent of a sitting, for the lifecycle of its turns."""
+
+    def __init__(self, supervision: Supervision, usage: UsageFold) -> None:
+        self.threads: ThreadSlot | None = None
+        self.tasks: TaskGroup | None = None
+        self._supervision = supervision
+        self._usage = usage
+
+    @property
+    def runtime_id(self) -> RuntimeId:
+        return self._supervision.request.runtime.id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._supervision.request.runtime.capabilities
+
+    @property
+    def session(self) -> Session | None:
+        return self._supervision.session if self._supervision.is_agent_alive else None
+
+    @property
+    def ending(self) -> Ending:
+        return self._supervision.recording.derivation.ending
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._usage.last_turn()
+
+    def record(self, row: SupervisorRow) -> None:
+        self._supervision.tap.record(row)
+
+    async def open_thread(self, opening: ThreadOpening) -> Session:
+        assert self.threads is not None, "the sitting is open"
+        return await self.threads.open(opening)
+
+    def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        assert self.tasks is not None, "the sitting is open"
+        self.tasks.start_soon(work)

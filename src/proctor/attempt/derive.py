@@ -13,7 +13,7 @@ from proctor.event.row import Row
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import TranscriptFold
 from proctor.fact import Fact
-from proctor.ids import AttemptId
+from proctor.ids import AttemptId, RuntimeId
 from proctor.runtime.base import Normalizer, sees_tool_calls
 
 RowSink = Callable[[Iterable[Any]], None]
@@ -32,12 +32,22 @@ class DerivedResult:
 class Derivation:
     """Folds recorded rows, fed in order, and passes the rows of the trace and the transcript to their sinks."""
 
-    def __init__(self, normalizer: Normalizer, *, attempt: AttemptId, trace: RowSink, transcript: RowSink) -> None:
+    def __init__(
+        self,
+        normalizer: Normalizer,
+        *,
+        attempt: AttemptId,
+        runtime_id: RuntimeId,
+        trace: RowSink,
+        transcript: RowSink,
+        owns_compaction: bool = False,
+    ) -> None:
+        """`owns_compaction` says whether a context engine owns the compaction of the session."""
         self._normalizer = normalizer
         self._trace_sink = trace
         self._transcript_sink = transcript
         self._trace = TraceFold(attempt)
-        self._transcript = TranscriptFold()
+        self._transcript = TranscriptFold(runtime_id, owns_compaction=owns_compaction)
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()
         self._facts = FactsFold()

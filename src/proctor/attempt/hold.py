@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 from msgspec import structs
 
 from proctor.attempt.converse import LiveSession
@@ -17,12 +19,15 @@ from proctor.attempt.finalize import finalize
 from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervision import Supervision
+from proctor.attempt.threads import ThreadSlot
 from proctor.attempt.turn import open_session
 from proctor.attempt.workspace_layout import InPlace, private_workspace, remove_scratch
 from proctor.context.keeper import SessionKeeper
+from proctor.context.lifecycle import EngineUse
 from proctor.errors import MachineError, ProctorError
 from proctor.event.row import SessionRefusal
 from proctor.evidence.seal import write_seal
+from proctor.runtime.thread_normalizer import normalizer_of
 from proctor.workspace.snapshot import EMPTY, LEFTOVERS, remove_leftovers, snapshot
 
 PROMPT = "A conversation: the prompt of each turn is in transcript.jsonl.\n"
@@ -45,11 +50,17 @@ class RecordMode(StrEnum):
 
 @asynccontextmanager
 async def hold_session(
-    request: AttemptRequest, *, keep: RecordMode, workspace: Path | None, keeper: SessionKeeper | None = None
+    request: AttemptRequest,
+    *,
+    keep: RecordMode,
+    workspace: Path | None,
+    keeper: SessionKeeper | None = None,
+    context: EngineUse | None = None,
 ) -> AsyncIterator[LiveSession]:
     """Open a conversation that works directly in `workspace`, or in an empty folder that is removed at the end.
 
-    `keeper` keeps its turns, if it is a sitting of a session with an id.
+    `keeper` keeps its turns, if it is a sitting of a session with an id. `context` is its context engine: the native
+    thread is then opened by the first turn.
 
     At the end, in this order: the running turn is stopped, the session is closed, the evidence is sealed, and the
     scratch folder is removed. Raises ProctorError if the session cannot be opened or its evidence cannot be written.
@@ -57,7 +68,7 @@ async def hold_session(
     if keep is RecordMode.OFF:
         # Nothing is stored that could grow.
         request = replace(request, limits=structs.replace(request.limits, evidence_bytes=sys.maxsize))
-    holder = _SessionHolder(request, keep=keep, workspace=workspace, keeper=keeper)
+    holder = _SessionHolder(request, keep=keep, workspace=workspace, keeper=keeper, context=context)
     try:
         await holder.lay_out()
         with holder.open_recording():
@@ -80,7 +91,13 @@ class _SessionHolder:
     """State and steps of one conversation: `lay_out`, `open_recording`, `talk`, `finish`."""
 
     def __init__(
-        self, request: AttemptRequest, *, keep: RecordMode, workspace: Path | None, keeper: SessionKeeper | None
+        self,
+        request: AttemptRequest,
+        *,
+        keep: RecordMode,
+        workspace: Path | None,
+        keeper: SessionKeeper | None,
+        context: EngineUse | None,
     ) -> None:
         self._is_on_disk = keep is RecordMode.DISK
         base_root = request.judging / "base" if self._is_on_disk else None
@@ -91,14 +108,18 @@ class _SessionHolder:
         self._absent_before: list[str] = []
         self._stream = EventStream(
             keeps_all=keep is RecordMode.MEMORY,
-            replay=(lambda: replayed(request.paths.frames, request.runtime.normalizer())) if self._is_on_disk else None,
+            replay=(lambda: replayed(request.paths.frames, normalizer_of(request.runtime)))
+            if self._is_on_disk
+            else None,
         )
         self._live = LiveSession(
             self._supervision,
             folder=request.paths.folder if self._is_on_disk else None,
             stream=self._stream,
             keeper=keeper,
+            context=context,
         )
+        self._has_engine = context is not None
 
     async def lay_out(self) -> None:
         """Create the scratch folder and, on disk, the evidence folder with attempt.json and prompt.txt."""
@@ -119,11 +140,7 @@ class _SessionHolder:
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             try:
-                async with open_session(supervision) as session:
-                    sitting = supervision.request.sitting
-                    if sitting is not None and sitting.is_import:
-                        await session.read_history()
-                    tasks.start_soon(live.live)
+                async with self._open_threads(tasks):
                     try:
                         yield live
                     finally:
@@ -139,6 +156,27 @@ class _SessionHolder:
             raise failure
         if (broken := self._broken()) is not None:
             raise broken
+
+    @asynccontextmanager
+    async def _open_threads(self, tasks: TaskGroup) -> AsyncIterator[None]:
+        """Start the turns, with the thread of the request or, for a context engine, with those that it needs."""
+        live, supervision = self._live, self._supervision
+        if self._has_engine:
+            threads = ThreadSlot(supervision, tasks)
+            with anyio.CancelScope() as beside:
+                async with anyio.create_task_group() as work:
+                    work.start_soon(partial(live.live_with, threads, work))
+                    yield
+                    beside.cancel()
+            if threads.failure is not None:
+                raise threads.failure
+            return
+        async with open_session(supervision) as session:
+            sitting = supervision.request.sitting
+            if sitting is not None and sitting.is_import:
+                await session.read_history()
+            tasks.start_soon(live.live)
+            yield
 
     def _broken(self) -> ProctorError | None:
         return self._live.failure or self._supervision.failure()

@@ -15,6 +15,7 @@ from proctor.evidence.recorder import ChainedLog, FrameLog
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
 from proctor.probe.model import ProbeRow
+from proctor.runtime.thread_normalizer import normalizer_of
 from proctor.spec.choices import SCRIPTED
 
 
@@ -74,7 +75,11 @@ def open_recording(
         ChainedLog(on_disk(paths.probes), redactor=redactor, forbidden=forbidden) as probes,
     ):
         derivation = Derivation(
-            request.runtime.normalizer(), attempt=request.attempt_id, trace=calls.append, transcript=transcript.append
+            normalizer_of(request.runtime),
+            attempt=request.attempt_id,
+            runtime_id=request.runtime.id,
+            trace=calls.append,
+            transcript=transcript.append,
         )
         tap = RecordingTap(frames, derivation, derived=(calls, transcript, probes), watcher=watcher)
         if planted is not None:

@@ -14,6 +14,7 @@ from proctor.evidence.chain import ChainHead, chain_rows
 from proctor.evidence.reader import MAX_FINDINGS, Finding
 from proctor.ids import ThreadId
 from proctor.runtime.registry import runtime_by_id
+from proctor.runtime.thread_normalizer import normalizer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,15 @@ def rederive(files: AttemptFiles) -> RederiveResult:
     Raises EvidenceError if attempt.json cannot be read, and another ProctorError if its runtime is not available.
     """
     record = files.record
-    normalizer = runtime_by_id(record.runtime_id).normalizer()
+    normalizer = normalizer_of(runtime_by_id(record.runtime_id))
     trace, transcript = _Lines(), _Lines()
-    derivation = Derivation(normalizer, attempt=record.attempt_id, trace=trace.append, transcript=transcript.append)
+    derivation = Derivation(
+        normalizer,
+        attempt=record.attempt_id,
+        runtime_id=record.runtime_id,
+        trace=trace.append,
+        transcript=transcript.append,
+    )
     reading = files.rows(layout.FRAMES, Row)
     laws = Laws()
     violations: list[Finding] = []

@@ -227,7 +227,7 @@ class _AttemptSteps:
             self.move(Move.READY)
             self.move(Move.ASK)
             try:
-                await take_turn(self._supervision, session, partial(self._ask, session))
+                await take_turn(self._supervision, partial(self._ask, session))
             finally:
                 # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
                 self._find_full_disk()

@@ -68,6 +68,12 @@ class Supervision:
         )
 
     @property
+    def is_agent_alive(self) -> bool:
+        """Whether another turn can be started in the session that is open."""
+        lease, session = self.lease, self.session
+        return lease is not None and lease.host.is_alive and session is not None and session.is_alive
+
+    @property
     def duration_ms(self) -> int:
         """The time since the start."""
         return round((self.request.clock.steady_s() - self._began_s) * 1000)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -13,12 +14,13 @@ from proctor.attempt.tap import RecordingTap
 from proctor.attempt.watchdog import Watch
 from proctor.attempt.workspace_layout import TMP
 from proctor.clock import Clock
+from proctor.context.port import ThreadOpening
 from proctor.errors import PeerError
 from proctor.event.row import HISTORY_UNREAD, FactsLearned, ScriptMisfit, StepTaken
 from proctor.evidence import tripwire
 from proctor.fact import Authority, Fact
 from proctor.runtime.base import Executable, Session, SessionRequest
-from proctor.runtime.capability import require_capability
+from proctor.runtime.capability import Capabilities, require_capability
 from proctor.runtime.executable import recheck
 from proctor.spec.choices import Approvals, Persistence
 
@@ -29,8 +31,10 @@ HISTORY_S = 30.0
 
 
 @asynccontextmanager
-async def open_session(supervision: Supervision) -> AsyncIterator[Session]:
+async def open_session(supervision: Supervision, opening: ThreadOpening | None = None) -> AsyncIterator[Session]:
     """Take a place in an agent process, open a session there, and record the facts about both.
+
+    `opening` is the thread to open for a context engine; None for the thread of the request.
 
     When the context ends without an error, the history of a persistent thread is read. In every case the session's
     facts are recorded, then the session is closed and the place returned. Raises RefusedError, before a process is
@@ -45,7 +49,7 @@ async def open_session(supervision: Supervision) -> AsyncIterator[Session]:
             tap.note(FactsLearned(facts={**unrecorded, **lease.host.facts}))
             unrecorded = {}
             rows_from = lease.rows()
-            async with lease.host.open_session(_session_request(supervision), tap) as session:
+            async with lease.host.open_session(_session_request(supervision, opening), tap) as session:
                 supervision.session = session
                 try:
                     yield session
@@ -59,9 +63,9 @@ async def open_session(supervision: Supervision) -> AsyncIterator[Session]:
             tap.record(FactsLearned(facts=unrecorded))
 
 
-def _session_request(supervision: Supervision) -> SessionRequest:
+def _session_request(supervision: Supervision, opening: ThreadOpening | None) -> SessionRequest:
     request = supervision.request
-    return SessionRequest(
+    whole = SessionRequest(
         attempt=request.attempt_id,
         workspace=supervision.workspace.root,
         tmp=request.scratch / TMP,
@@ -82,6 +86,20 @@ def _session_request(supervision: Supervision) -> SessionRequest:
         contain=request.flow.contain,
         hidden=request.hidden_from_agent,
         visible=request.visible_to_agent,
+    )
+    return whole if opening is None else _with_context(whole, opening, request.runtime.capabilities)
+
+
+def _with_context(request: SessionRequest, opening: ThreadOpening, capabilities: Capabilities) -> SessionRequest:
+    decision = opening.decision
+    return replace(
+        request,
+        resume=decision.thread if decision.how == "resume" else None,
+        fork=decision.thread if decision.how == "fork" else None,
+        fork_through=decision.through,
+        instructions=opening.instructions if capabilities.takes_instructions else None,
+        history=opening.history,
+        expects_instructions=capabilities.takes_turn_instructions,
     )
 
 
@@ -151,7 +169,7 @@ async def _read_history(request: AttemptRequest, session: Session, tap: Recordin
         )
 
 
-async def take_turn(supervision: Supervision, session: Session, start: Callable[[], Awaitable[None]]) -> None:
+async def take_turn(supervision: Supervision, start: Callable[[], Awaitable[None]]) -> None:
     """Run a turn with `start`, which returns when the turn ends.
 
     However the turn ends, it is then interrupted and settled, which ends every process that it started. This is
@@ -165,8 +183,10 @@ async def take_turn(supervision: Supervision, session: Session, start: Callable[
         watch.turn_ended()
         # Shielded, so that an expired clock cannot leave the turn's processes running.
         with anyio.CancelScope(shield=True), anyio.move_on_after(TEARDOWN_S):
-            await session.interrupt()
-            await session.settle()
+            # With a context engine, the turn may have ended before there was a thread.
+            if supervision.session is not None:
+                await supervision.session.interrupt()
+                await supervision.session.settle()
         if (misfit := request.script_misfit()) is not None:
             supervision.tap.record(ScriptMisfit(detail=misfit))
 

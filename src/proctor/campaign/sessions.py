@@ -153,7 +153,7 @@ class Sessions:
                     if request.kept.adopted is not None or sitting.kept.has_history or is_forgotten:
                         raise _lost(candidate.runtime_id, sitting.decision, error) from error
                     # Nothing was said in it, and agents store some threads only with their first turn.
-                    sitting.kept.forget_thread()
+                    sitting.keeper.forget_thread()
                     is_forgotten = True
 
     def _next_attempt(self) -> AttemptId:

@@ -10,6 +10,7 @@ import msgspec
 
 from proctor import decoding
 from proctor.context.budget import Budget, TokenRatio, estimate_tokens, message_bytes
+from proctor.context.history import History
 from proctor.context.payload import utf8_bytes
 from proctor.context.reference import Reference, reference_bytes
 from proctor.event.message import CallPart, Message, Part, ResultPart
@@ -35,6 +36,7 @@ AssemblyFault = Literal[
     "result-without-call",
     "over-budget",
     "too-large",
+    "no-epoch",
 ]
 
 
@@ -56,7 +58,10 @@ def check_assembled(
     *,
     system_addition: object = None,
     references: object = (),
-    history: Sequence[Message],
+    needs_epoch: bool = False,
+    epoch: str | None = None,
+    may_overflow: bool = False,
+    history: History,
     prompt_id: EntryId,
     budget: Budget,
     ratio: TokenRatio,
@@ -65,12 +70,14 @@ def check_assembled(
     """Return what is wrong with an engine's result; nothing if it can be projected.
 
     `history` is the session's own copy of the messages that the engine was given: if the engine changed its input, the
-    difference is a finding. The shape is checked first, then the size, then the rest; each only if nothing was found
-    before.
+    difference is a finding. Only the entries that were assembled are read. `needs_epoch` is whether the mode is
+    `thread_bootstrap`. With `may_overflow`, more than the budget is no finding. The shape is checked first, then the
+    size, then the rest; each only if nothing was found before.
 
     >>> from proctor.context.budget import ASSUMED_RATIO, budget_for
+    >>> from proctor.context.history import ListedHistory
     >>> budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
-    >>> check = {"history": (), "prompt_id": EntryId("r/a#9"), "budget": budget, "ratio": ASSUMED_RATIO}
+    >>> check = {"history": ListedHistory(), "prompt_id": EntryId("r/a#9"), "budget": budget, "ratio": ASSUMED_RATIO}
     >>> check_assembled([], **check)
     ()
     >>> check_assembled({"messages": []}, **check)[0].what
@@ -84,10 +91,14 @@ def check_assembled(
         references=tuple(_items_of(references, Reference)),
         addition=system_addition if isinstance(system_addition, str) else "",
     )
-    return tuple(_too_large(assembled, most_bytes=most_bytes)) or (
-        *_wrong_ids(assembled.messages, history=history, prompt_id=prompt_id),
-        *_unpaired(assembled.messages, history=history),
-        *_over_budget(assembled, budget=budget, ratio=ratio),
+    if findings := tuple(_too_large(assembled, most_bytes=most_bytes)):
+        return findings
+    entries = _entries(assembled.messages, history)
+    return (
+        *_wrong_ids(assembled.messages, entries=entries, prompt_id=prompt_id),
+        *_unpaired(assembled.messages, entries=entries, history=history),
+        *(() if may_overflow else _over_budget(assembled, budget=budget, ratio=ratio)),
+        *(_no_epoch() if needs_epoch and not epoch else ()),
     )
 
 
@@ -121,15 +132,15 @@ def _wrong_items(name: str, values: object, type_: type[Message | Reference]) ->
         elif isinstance(value, Message) and type(value.part) not in _PARTS:
             what = f"message {value.id}: its part is a {_name(value.part)}: use one of {_PART_NAMES}"
             yield AssemblyFinding(fault="unknown-part", message=_text_or_none(value.id), what=what)
-        elif (problem := _type_problem(value, type_)) is not None:
+        elif (problem := type_problem(value, type_)) is not None:
             id_ = _text_or_none(value.id)
             where = f"`{name}[{at}]`" if id_ is None else f"{type_.__name__.lower()} {id_}"
             yield _shape(id_, f"{where}: {problem}: give every field a value of its type")
 
 
-def _type_problem(value: Message | Reference, type_: type[Message | Reference]) -> str | None:
+def type_problem(value: msgspec.Struct, type_: type[msgspec.Struct]) -> str | None:
     """Return which field has a wrong type; None if all are right. Constructing a struct checks no types."""
-    if isinstance(value, Message) and isinstance(value.part, CallPart) and not _is_json(value.part.input):
+    if isinstance(value, Message) and isinstance(value.part, CallPart) and not is_json(value.part.input):
         return f"`part.input` is not a JSON value of at most {MOST_LEVELS} levels and {MOST_VALUES} values"
     try:
         decoding.convert(msgspec.to_builtins(value), type_)
@@ -138,7 +149,7 @@ def _type_problem(value: Message | Reference, type_: type[Message | Reference]) 
     return None
 
 
-def _is_json(value: object) -> bool:
+def is_json(value: object) -> bool:
     """Return whether it is a bounded JSON value. The bounds also end at objects that contain themselves."""
     open_values = [(value, 0)]
     for _ in range(MOST_VALUES):
@@ -201,10 +212,30 @@ def _largest_hint(assembled: _Assembled) -> str:
     return "" if largest is None else f" (the largest message is {largest})"
 
 
+def _no_epoch() -> Iterator[AssemblyFinding]:
+    what = (
+        "the mode is `thread_bootstrap` and `projection.epoch` is empty: return an id of the stable part of the context"
+    )
+    yield AssemblyFinding(fault="no-epoch", message=None, what=what)
+
+
+def _entries(messages: Sequence[Message], history: History) -> Mapping[EntryId, Message]:
+    """Return the entries of the history that were assembled, by id. Neighbours are read together."""
+    found = (history.position(id_) for id_ in {message.id for message in messages})
+    positions = sorted(at for at in found if at is not None)
+    entries: dict[EntryId, Message] = {}
+    begin = 0
+    for at, position in enumerate(positions):
+        if at + 1 == len(positions) or positions[at + 1] != position + 1:
+            run = history[positions[begin] : position + 1]
+            entries |= {entry.id: entry for entry in run}
+            begin = at + 1
+    return entries
+
+
 def _wrong_ids(
-    messages: Sequence[Message], *, history: Sequence[Message], prompt_id: EntryId
+    messages: Sequence[Message], *, entries: Mapping[EntryId, Message], prompt_id: EntryId
 ) -> Iterator[AssemblyFinding]:
-    entries = {message.id: message for message in history}
     for id_, count in Counter(message.id for message in messages).items():
         if count > 1:
             what = f"message {id_} was assembled {count} times: return each message once"
@@ -222,36 +253,32 @@ def _wrong_ids(
             yield AssemblyFinding(fault="altered", message=message.id, what=what)
 
 
-def _unpaired(messages: Sequence[Message], *, history: Sequence[Message]) -> Iterator[AssemblyFinding]:
+def _unpaired(
+    messages: Sequence[Message], *, entries: Mapping[EntryId, Message], history: History
+) -> Iterator[AssemblyFinding]:
     """Yield the calls and results whose other half is missing, or comes too early, unless it is not in the history
     either: the call of an interrupted turn has no result."""
-    results = _results(messages)
-    history_results = _results(history)
-    history_ids = {message.id for message in history}
+    results = {message.part.call for message in messages if isinstance(message.part, ResultPart)}
     calls: set[EntryId] = set()
     for message in messages:
         if isinstance(message.part, CallPart):
             calls.add(message.id)
         match message.part:
             case CallPart() if message.id not in results:
-                has_result = message.id in history_results
-                if has_result or message.id not in history_ids:
-                    where = f"message {history_results[message.id]}" if has_result else "a message with a ResultPart"
+                result = history.result_of(message.id)
+                if result is not None or message.id not in entries:
+                    where = f"message {result}" if result is not None else "a message with a ResultPart"
                     what = f"message {message.id} is a tool call without its result: return {where} too, or neither"
                     yield AssemblyFinding(fault="call-without-result", message=message.id, what=what)
-            case ResultPart(call=call) if call not in calls and (call in history_ids or message.id not in history_ids):
-                what = (
-                    f"message {message.id} is a tool result without its call: return message {call} before it, or"
-                    " neither"
-                )
-                yield AssemblyFinding(fault="result-without-call", message=message.id, what=what)
+            case ResultPart(call=call) if call not in calls:
+                if message.id not in entries or history.position(call) is not None:
+                    what = (
+                        f"message {message.id} is a tool result without its call: return message {call} before it, or"
+                        " neither"
+                    )
+                    yield AssemblyFinding(fault="result-without-call", message=message.id, what=what)
             case _:
                 pass
-
-
-def _results(messages: Sequence[Message]) -> Mapping[EntryId, EntryId]:
-    """Return the id of each call's result by the id of the call."""
-    return {message.part.call: message.id for message in messages if isinstance(message.part, ResultPart)}
 
 
 def _shape(id_: str | None, what: str) -> AssemblyFinding:

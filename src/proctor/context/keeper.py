@@ -1,6 +1,7 @@
 """Keeps the turns of one sitting: folds its events, and writes each turn to the session's store when it is over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
@@ -9,12 +10,16 @@ from msgspec.structs import replace
 
 from proctor.clock import Clock
 from proctor.context.change_session import fork_kept
-from proctor.context.kept_session import KeptSession, fold_of
-from proctor.context.model import RecordedTurn, SessionSettings, SessionTurn, Sitting
-from proctor.context.store import read_store, refusing_damage
+from proctor.context.history import History
+from proctor.context.kept_session import KeptSession
+from proctor.context.model import Binding, RecordedTurn, SessionSettings, SessionTurn, Sitting, TurnState
+from proctor.context.store import QueuedTurn, read_store, refusing_damage
+from proctor.context.stored_history import open_history
+from proctor.context.thread_fold import SittingFold
 from proctor.errors import ProctorError
+from proctor.event.message import Message
 from proctor.event.model import Event, TurnAsked
-from proctor.ids import SessionKey
+from proctor.ids import EntryId, SessionKey
 
 T = TypeVar("T")
 
@@ -27,10 +32,12 @@ class SessionKeeper:
         """Number of the sitting's last turn in the session. None before the first."""
         self.problem: ProctorError | None = None
         """Why a turn that is over is not stored yet. None if all are. The next opening stores it from the record."""
+        self.last_over: RecordedTurn | None = None
+        """The turn that ended last. None before the first."""
+        self.sitting = sitting
         self._kept = kept
-        self._sitting = sitting
         self._next_turn = first_turn
-        self._fold = fold_of(sitting)
+        self._fold = SittingFold(sitting, before=kept.store.binding[0])
         self._over: list[RecordedTurn] = []
         self._is_reset = False
         self._lock = anyio.Lock()
@@ -40,6 +47,7 @@ class SessionKeeper:
         turn = self._fold.feed(event)
         if turn is not None:
             self._over.append(turn)
+            self.last_over = turn
         if isinstance(event, TurnAsked) or (turn is not None and turn.kind == "import"):
             self.last_turn = self._next_turn
             self._next_turn += 1
@@ -50,19 +58,19 @@ class SessionKeeper:
         def write() -> None:
             store = self._kept.store
             setup = replace(store.setup, settings=settings)
-            store.begin_sitting(self._sitting)
+            store.begin_sitting(self.sitting)
             store.write_setup(setup)
 
         await self._locked(write)
 
     async def admit(self) -> None:
         """Store the turn that is about to be requested from the agent. Raises ProctorError if it cannot be stored."""
-        turn = self._fold.open_turn
+        turn = self._fold.mirror.open_turn
 
         def write() -> None:
             self._store_over()
             if turn is not None:
-                self._kept.store.admit(turn, sitting=self._sitting)
+                self._kept.store.admit(turn, sitting=self.sitting)
 
         await self._locked(write)
 
@@ -82,13 +90,28 @@ class SessionKeeper:
         await self.settle()
         if self.problem is None:
             try:
-                await self._locked(lambda: self._kept.store.close_sitting(self._sitting))
+                await self._locked(self._close_sitting)
             except ProctorError as error:
                 self.problem = error
+
+    def _close_sitting(self) -> None:
+        if self.sitting.is_ephemeral:
+            self._kept.forget_thread()
+        self._kept.store.close_sitting(self.sitting)
 
     @property
     def key(self) -> SessionKey:
         return self._kept.header.id
+
+    @property
+    def binding(self) -> Binding | None:
+        """The native thread, as far as it is recorded."""
+        return self._fold.binding
+
+    @property
+    def open_turn(self) -> RecordedTurn | None:
+        """The turn that runs, as far as it is recorded. None between turns."""
+        return self._fold.mirror.open_turn
 
     def turns(self) -> tuple[SessionTurn, ...]:
         """Return the turns of the session, oldest first."""
@@ -96,12 +119,51 @@ class SessionKeeper:
         with read_store(self._kept.paths.store) as store:
             return store.turns()
 
+    @contextmanager
+    def history(self) -> Iterator[History]:
+        """Open the history before the turn that runs. Raises ProctorError if it cannot be read."""
+        after = self._kept.store.setup.history_after
+        with open_history(self._kept.paths.store, after_turn=after) as history:
+            yield history
+
+    async def held_of(self, ids: Iterable[EntryId]) -> frozenset[EntryId]:
+        """Return which of these entries the native thread holds."""
+        wanted = tuple(ids)
+
+        def read() -> frozenset[EntryId]:
+            # What was given or compacted in this turn is not stored before.
+            self._bind()
+            return self._kept.store.held_of(wanted)
+
+        return await self._locked(read)
+
+    async def uncommitted(self, *, most: int) -> tuple[tuple[QueuedTurn, tuple[Message, ...]], ...]:
+        """Return completed turns that the engine does not have yet, oldest first, with their entries."""
+
+        def read() -> tuple[tuple[QueuedTurn, tuple[Message, ...]], ...]:
+            store = self._kept.store
+            return tuple((turn, tuple(store.messages(turn=turn.n))) for turn in store.uncommitted(most=most))
+
+        return await self._locked(read)
+
+    async def note_commit(self, n: int, state: TurnState, *, failures: int = 0, detail: str | None = None) -> None:
+        """Store how far the commit of a completed turn has come."""
+        await self._locked(lambda: self._kept.store.note_commit(n, state, failures=failures, detail=detail))
+
+    async def replace_entries(self, replacements: Mapping[EntryId, Message]) -> int:
+        """Store what the engine sees in place of entries. Returns how many there are."""
+        return await self._locked(lambda: self._kept.store.replace_entries(replacements))
+
+    def forget_thread(self) -> None:
+        """Note that the session has no native thread. Stored when the sitting is closed."""
+        self._fold.forget_thread()
+
     async def reset(self) -> None:
         """Begin a new history, and forget the native thread. The sitting is then over: no turn may follow."""
 
         def write() -> None:
             self._store_over()
-            self._kept.store.reset(ending=self._sitting)
+            self._kept.store.reset(ending=self.sitting)
             self._is_reset = True
 
         await self._locked(write)
@@ -112,11 +174,14 @@ class SessionKeeper:
 
     def _store_over(self) -> None:
         while self._over:
-            self._kept.store.settle(self._over[0], sitting=self._sitting)
+            self._kept.store.settle(self._over[0], sitting=self.sitting)
             del self._over[0]
+        self._bind()
+
+    def _bind(self) -> None:
         # A reset has forgotten the thread, which this sitting still holds until it is closed.
         if not self._is_reset:
-            self._kept.bind_thread(self._sitting, self._fold)
+            self._kept.bind_thread(self._fold)
 
     async def _locked(self, work: Callable[[], T]) -> T:
         def guarded() -> T:

@@ -12,9 +12,9 @@ from proctor import places
 from proctor.canonical import digest
 from proctor.clock import Clock
 from proctor.contain.identity import ProcessIdentity
-from proctor.context.mirror import MirrorFold
-from proctor.context.model import Ancestor, Binding, RecordedTurn, SessionHeader, Sitting, SittingState, TurnState
+from proctor.context.model import Ancestor, RecordedTurn, SessionHeader, Sitting, SittingState, TurnState
 from proctor.context.store import SessionStore, open_store, refuse_missing
+from proctor.context.thread_fold import HeldChange, SittingFold
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
 from proctor.event.outcome import NOT_ENDED
 from proctor.event.row import Row
@@ -24,6 +24,7 @@ from proctor.evidence.reader import read_artifact, read_rows
 from proctor.ids import SessionKey, TrialId
 from proctor.runtime.base import Tool
 from proctor.runtime.registry import runtime_by_id
+from proctor.runtime.thread_normalizer import normalizer_of
 
 AGENT_HOMES: Final = "homes"
 """Folder, in the home of a session, that has one folder per runtime."""
@@ -68,13 +69,12 @@ class KeptSession:
     @property
     def has_history(self) -> bool:
         """Whether something was said since the session was created or reset."""
-        after = self.store.setup.history_after
-        return any(turn.n > after and turn.state is TurnState.ACCEPTED for turn in self.store.turns())
+        return self.store.has_history()
 
     def forget_thread(self) -> None:
         """Note that the session has no native thread."""
         _, revision = self.store.binding
-        self.store.bind(None, revision=revision)
+        self.store.bind(None, revision=revision, changes=[HeldChange(do="clear")])
 
     def settle_open_sittings(self) -> None:
         """Settle every sitting whose holder was killed, from its recorded frames."""
@@ -83,11 +83,12 @@ class KeptSession:
                 self._settle(sitting)
 
     def _settle(self, sitting: Sitting) -> None:
-        fold = fold_of(sitting)
+        fold = SittingFold(sitting, before=self.store.binding[0])
         for turn in recorded_turns(self.root, sitting, fold):
             self.store.settle(turn, sitting=sitting)
-        if fold.thread is not None:
-            self.bind_thread(sitting, fold)
+        self.bind_thread(fold)
+        if sitting.is_ephemeral:
+            self.forget_thread()
         for left in self.store.turns():
             if left.sitting == sitting.n and left.state is TurnState.ADMITTED:
                 lost = RecordedTurn(
@@ -101,29 +102,13 @@ class KeptSession:
                 self.store.settle(lost, sitting=sitting)
         self.store.close_sitting(sitting)
 
-    def bind_thread(self, sitting: Sitting, fold: MirrorFold) -> None:
-        """Note the native thread of a sitting and its last turn, if they are known and not noted yet."""
+    def bind_thread(self, fold: SittingFold) -> None:
+        """Note the native thread of a sitting and what it holds, as far as that is not noted yet."""
         binding, revision = self.store.binding
-        now = binding_of(sitting, fold, before=binding)
-        if now != binding:
-            self.store.bind(now, revision=revision)
-
-
-def binding_of(sitting: Sitting, fold: MirrorFold, *, before: Binding | None) -> Binding | None:
-    """Return the binding after these events of a sitting, whose native thread may not be known yet."""
-    if fold.thread is None or sitting.is_ephemeral:
-        return before
-    return Binding(
-        runtime_id=sitting.runtime_id,
-        thread=fold.thread,
-        tools=sitting.tools,
-        process=sitting.process,
-        last_turn=fold.last_turn or (None if before is None else before.last_turn),
-    )
-
-
-def fold_of(sitting: Sitting) -> MirrorFold:
-    return MirrorFold(run_id=sitting.run_id, attempt_id=sitting.attempt_id, is_import=sitting.is_import)
+        changes, now = fold.changes, fold.binding
+        if changes or now != binding:
+            self.store.bind(now, revision=revision, changes=changes)
+            fold.drop_changes(len(changes))
 
 
 def attempt_paths(root: RootPaths, sitting: Sitting) -> AttemptPaths:
@@ -132,14 +117,14 @@ def attempt_paths(root: RootPaths, sitting: Sitting) -> AttemptPaths:
     return root.run(sitting.run_id).attempt(TrialId(trial), n=int(n))
 
 
-def recorded_turns(root: RootPaths, sitting: Sitting, fold: MirrorFold) -> Iterator[RecordedTurn]:
+def recorded_turns(root: RootPaths, sitting: Sitting, fold: SittingFold) -> Iterator[RecordedTurn]:
     """Yield the turns that the record of a sitting shows, as far as it can be read."""
     yield from turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold)
 
 
-def turns_in(rows: Iterable[Row], sitting: Sitting, fold: MirrorFold) -> Iterator[RecordedTurn]:
+def turns_in(rows: Iterable[Row], sitting: Sitting, fold: SittingFold) -> Iterator[RecordedTurn]:
     """Fold the rows of a sitting's record into its turns."""
-    normalizer = runtime_by_id(sitting.runtime_id).normalizer()
+    normalizer = normalizer_of(runtime_by_id(sitting.runtime_id))
     for row in rows:
         for event in normalizer.feed(row):
             if (turn := fold.feed(event)) is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from proctor.context.context_fold import ContextFold
 from proctor.context.model import RecordedTurn, TurnKind
 from proctor.event.bounds import TEXT_BYTES, cut
 from proctor.event.message import AgentPart, CallPart, Message, Part, ResultPart, UserPart
@@ -16,12 +17,11 @@ from proctor.event.model import (
     ToolBegan,
     ToolEnded,
     TurnAsked,
-    TurnBegan,
     TurnSettled,
     TurnSteered,
 )
 from proctor.event.outcome import NOT_ENDED, OutcomeFold
-from proctor.ids import AttemptId, CallId, EntryId, RunId, ThreadId, TurnId
+from proctor.ids import AttemptId, CallId, EntryId, RunId, ThreadId
 
 _TAINTING: Final = ("web", "mcp")
 _PARTS_OF_ITEMS: Final[Mapping[str, type[UserPart] | type[AgentPart]]] = {"prompt": UserPart, "message": AgentPart}
@@ -50,7 +50,7 @@ class MirrorFold:
         self._place = f"{run_id}/{attempt_id}"
         self._outcome = OutcomeFold()
         self._thread: ThreadId | None = None
-        self._last_turn: TurnId | None = None
+        self._context = ContextFold()
         self._imports = is_import
         self._kind: TurnKind | None = None
         self._asked = (0, 0)
@@ -64,11 +64,10 @@ class MirrorFold:
         if isinstance(event, TurnAsked):
             ended = self.finish()
         self._outcome.feed(event)
+        self._context.feed(event)
         match event:
             case SessionBegan(thread=thread):
                 self._thread = thread
-            case TurnBegan(turn=turn):
-                self._last_turn = turn
             case TurnAsked(text=text):
                 self._imports = False
                 self._begin("prompt" if text is not None else "compaction", event)
@@ -98,11 +97,6 @@ class MirrorFold:
         return self._thread
 
     @property
-    def last_turn(self) -> TurnId | None:
-        """The agent's id of the last turn that began in this sitting. None if there was none."""
-        return self._last_turn
-
-    @property
     def open_turn(self) -> RecordedTurn | None:
         """The turn that is open, if any, as far as it is recorded."""
         if self._kind is None:
@@ -115,6 +109,7 @@ class MirrorFold:
             ending=NOT_ENDED if self._kind == "import" else self._outcome.ending,
             messages=self._messages(),
             thread=self._thread,
+            context=self._context.context,
         )
 
     def finish(self) -> RecordedTurn | None:
@@ -125,6 +120,7 @@ class MirrorFold:
 
     def _begin(self, kind: TurnKind, event: Event) -> None:
         self._kind, self._asked = kind, (event.frame, event.at_ms)
+        self._context = ContextFold()
         self._drafts, self._calls, self._is_tainted = [], {}, False
 
     def _add(self, event: Event, part: Part, *, call: int | None = None) -> None:

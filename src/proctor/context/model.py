@@ -7,8 +7,9 @@ import msgspec
 
 from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
+from proctor.event.row import CommitStatus, ContextForm, FailurePolicy, ThreadChoice
 from proctor.evidence.artifacts import Artifact, Part
-from proctor.ids import AttemptId, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
+from proctor.ids import AttemptId, Digest, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
 from proctor.spec.choices import Profile
 
 TurnKind = Literal["prompt", "compaction", "import"]
@@ -23,8 +24,61 @@ class TurnState(StrEnum):
     ACCEPTED = "accepted"
     """The agent completed it, and its entries are in the mirror."""
 
+    READY = "ready"
+    """The context engine was given it, and has not confirmed it yet."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """The context engine has it."""
+
+    BLOCKED = "blocked"
+    """The context engine failed to take it in three times, or was replaced. It is not given to an engine again."""
+
     DISCARDED = "discarded"
     """It did not complete, so the mirror has no entries of it. The record of the sitting still shows what happened."""
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the agent completed the turn."""
+        return self not in (TurnState.ADMITTED, TurnState.DISCARDED)
+
+
+class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a context engine did for a turn."""
+
+    engine: str
+    """Id of the engine."""
+    version: str
+    """Its version."""
+    policy: FailurePolicy
+    """What follows if the engine fails."""
+    mode: str
+    """When the agent's thread is given the context."""
+    thread: ThreadChoice
+    """Whether the turn continued a native thread or started one."""
+    reason: str
+    """Why."""
+    how: ContextForm
+    """In which form the thread was given messages; `none` if it lacked none."""
+    sha256: Digest | None = None
+    """Digest of everything that the agent should be given, with the prompt."""
+    assembled: int = 0
+    """Number of messages that the engine assembled."""
+    given: int = 0
+    """Number of messages that the thread was given and accepted."""
+    dropped: int = 0
+    """Number of messages and references that were left out."""
+    placeholders: int = 0
+    """Number of masked secrets in what was given."""
+    estimated_tokens: int | None = None
+    """Estimated tokens of the assembled messages. Null if none were assembled."""
+    bytes_per_token: float | None = None
+    """The ratio of that estimate."""
+    commit: CommitStatus = "none"
+    """Whether the engine has the turn."""
+    commit_detail: str | None = None
+    """Why the engine does not have it. Null if it has, or was not asked yet."""
+    degraded: str | None = None
+    """Why the engine did not apply to the turn, or not in full. Null if it did."""
 
 
 class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +96,8 @@ class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The entries of the turn, in the order of the record."""
     thread: ThreadId | None
     """The agent's thread, if it is known by the end of the turn."""
+    context: TurnContext | None = None
+    """What a context engine did for the turn. None if the session has none."""
 
     @property
     def state(self) -> TurnState:
@@ -74,6 +130,13 @@ class SessionTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What happened, in a sentence, if the turn did not complete."""
     entries: int
     """Number of its entries in the mirror. 0 for a turn that did not complete."""
+    context: TurnContext | None = None
+    """What a context engine did for the turn. Null if the session has none."""
+
+    @property
+    def is_uncommitted(self) -> bool:
+        """Whether the turn completed, and its context engine does not have it."""
+        return self.context is not None and self.state in (TurnState.ACCEPTED, TurnState.READY, TurnState.BLOCKED)
 
 
 class SittingState(StrEnum):
@@ -128,6 +191,24 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """The agent's id of the last turn in the thread. Null before the first."""
     is_fork: bool = False
     """Whether the next sitting starts another thread with the history of this one, up to `last_turn`."""
+    engine: str | None = None
+    """Id of the context engine of the last turn. Null if there was none."""
+    policy_sha256: Digest | None = None
+    """Digest of the engine's version and of the settings that shape the context."""
+    mode: str | None = None
+    """When the thread is given the context."""
+    epoch: str | None = None
+    """Identifier of the stable part of the context that the thread was given."""
+    addition: Digest | None = None
+    """Digest of the engine's instructions that are in force in the thread. Null for none."""
+    first_addition: Digest | None = None
+    """Digest of the engine's instructions that the thread began with. A compaction of the agent keeps only these."""
+    uncommitted: tuple[EntryId, ...] = ()
+    """Prompts in the thread whose turn did not complete. They are in no history."""
+    is_unknown: bool = False
+    """Whether it is unknown what the thread holds: Proctor was killed before the end of a turn or of a giving."""
+    is_compacted: bool = False
+    """Whether the agent has shortened the thread."""
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -12,11 +12,15 @@ left out together. The request is never cut.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain
 from typing import Literal
 
+import msgspec
+
 from proctor import canonical
 from proctor.context.budget import ASSUMED_RATIO, TokenRatio, message_bytes, most_bytes
+from proctor.context.history import History
 from proctor.context.payload import Payload, json_text, reduce_payload, utf8_bytes
 from proctor.context.reference import Reference, quote_reference
 from proctor.context.text import CLOSING, OPENING, join_blocks, quote_message, render_quote
@@ -29,6 +33,26 @@ Form = Literal["items", "text"]
 DropReason = Literal["is-prompt", "repeated", "text-limit", "token-limit"]
 """Why a message was left out: it is the prompt of this turn, or a second copy; or the prompt text would be too long, or
 the turn would add too many tokens to the thread."""
+
+
+class ProjectionMode(StrEnum):
+    """When an agent's thread is given the context."""
+
+    PER_TURN = "per_turn"
+    """Each turn gives what the thread lacks."""
+    THREAD_BOOTSTRAP = "thread_bootstrap"
+    """The context is given once per epoch. A new epoch starts a new thread."""
+
+
+class ContextProjection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How assembled messages reach the agent's thread."""
+
+    mode: ProjectionMode = ProjectionMode.PER_TURN
+    """When the thread is given the context."""
+    epoch: str | None = None
+    """Identifier of the stable part of the context. It is required in the mode `thread_bootstrap`."""
+    fingerprint: str | None = None
+    """Digest of the engine's settings that shape the context. Another one starts a new thread, as a new epoch does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +140,7 @@ class _Piece:
 def project(
     assembled_messages: Sequence[Message],
     *,
-    original_history: Sequence[Message],
+    original_history: History | Sequence[Message],
     prompt: Prompt,
     system_addition: str | None,
     held: AbstractSet[EntryId],
@@ -171,7 +195,7 @@ def project(
         pre_prompt_message_count=len(original_history) - ends_with_prompt,
         spans=tuple(_spans(given, prompt=prompt, text_chars=len(prompt_text))),
         dropped=tuple(left_out),
-        sha256=_digest(addition, prompt_text, items),
+        sha256=digest_given(addition, prompt_text, items),
     )
 
 
@@ -304,7 +328,7 @@ def _kind(source: Message | Reference) -> Literal["message", "reference"]:
     return "message" if isinstance(source, Message) else "reference"
 
 
-def _digest(addition: str | None, prompt_text: str, items: Sequence[Message]) -> Digest:
+def digest_given(addition: str | None, prompt_text: str, items: Sequence[Message]) -> Digest:
     """Return the digest of what the agent is given. The times of the messages are not part of it."""
     text = canonical.digest_bytes(prompt_text.encode("utf-8", "surrogatepass"))
     given = json_text([addition, text, [[message.id, message.part] for message in items]])

@@ -2,8 +2,9 @@
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,10 @@ from proctor.context.model import (
     SittingState,
     TurnState,
 )
+from proctor.context.thread_fold import HeldChange
 from proctor.errors import EvidenceError, MachineError
-from proctor.event.message import CallPart, Message, ResultPart
+from proctor.event.message import CallPart, Message, ResultPart, UserPart
+from proctor.event.row import CommitStatus
 from proctor.evidence.database import REFUSALS, Database
 from proctor.ids import EntryId
 
@@ -41,12 +44,23 @@ create table entry (n integer primary key, id text not null unique, turn integer
                     message blob not null) strict;
 create index entry_turn on entry (turn);
 create virtual table entry_words using fts5 (words, content = '');
+create table replacement (id text primary key, message blob not null) strict, without rowid;
+create table held (id text primary key) strict, without rowid;
+create table turn_commit (turn integer primary key references turn, engine text not null, state text not null,
+                          failures integer not null default 0, detail text) strict;
 insert into session (one, setup) values (1, x'7b7d')
 """,
     code="session.damaged",
     # A turn that was reported as kept must survive a power cut.
     synchronous="full",
 )
+
+# A commit that is not acknowledged is stored apart from the turn, which is as the record shows it.
+_TURNS: Final = (
+    "select turn.turn, turn_commit.state, turn_commit.detail from turn left join turn_commit on turn_commit.turn = n"
+)
+# SQLite takes at least 999 values in one statement.
+_MOST_VALUES: Final = 900
 
 _encode = msgspec.json.Encoder().encode
 _setup = decoding.json_decoder(SessionSetup)
@@ -57,6 +71,16 @@ _message = decoding.json_decoder(Message)
 
 # Of the query that a user types, words only: FTS5 has operators, and a stray quote would be a syntax error.
 _WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedTurn:
+    """A completed turn that the context engine does not have yet."""
+
+    n: int
+    id: EntryId
+    engine: str
+    failures: int
 
 
 class SessionStore:
@@ -89,14 +113,54 @@ class SessionStore:
             raise MachineError(DATABASE.code, "the row of the session is missing")
         return row
 
-    def bind(self, binding: Binding | None, *, revision: int) -> int:
-        """Replace the binding of this revision, and return the new revision.
+    def bind(self, binding: Binding | None, *, revision: int, changes: Iterable[HeldChange] = ()) -> int:
+        """Replace the binding of this revision, change what its thread holds, and return the new revision.
 
         Raises MachineError if another change came first: a stale holder must not overwrite its successor's binding.
         """
         with self._transaction():
             self._bind(binding, revision=revision)
+            for change in changes:
+                self._hold(change)
         return revision + 1
+
+    def held_of(self, ids: Iterable[EntryId]) -> frozenset[EntryId]:
+        """Return which of these entries the native thread holds."""
+        wanted = list(dict.fromkeys(ids))
+        found: set[EntryId] = set()
+        for at in range(0, len(wanted), _MOST_VALUES):
+            some = wanted[at : at + _MOST_VALUES]
+            marks = ",".join("?" * len(some))
+            rows = self._connection.execute(f"select id from held where id in ({marks})", some)  # noqa: S608
+            found.update(EntryId(id_) for (id_,) in rows)
+        return frozenset(found)
+
+    def _hold(self, change: HeldChange) -> None:
+        match change.do:
+            case "clear":
+                self._connection.execute("delete from held")
+            case "add":
+                self._connection.executemany(
+                    "insert or ignore into held (id) values (?)", ((id_,) for id_ in change.entries)
+                )
+            case "keep-prompts":
+                kept = list(self._newest_prompts(change.most_tokens))
+                self._connection.execute("delete from held")
+                self._connection.executemany("insert into held (id) values (?)", ((id_,) for id_ in kept))
+
+    def _newest_prompts(self, most_tokens: int | None) -> Iterator[str]:
+        """Yield the prompts and steers that the thread holds, the newest first, until the next would be cut."""
+        rows = self._connection.execute(
+            "select entry.id, message from entry join held on held.id = entry.id"
+            " where json_extract(cast(message as text), '$.part.type') = ? order by n desc",
+            (UserPart.__struct_config__.tag,),
+        )
+        tokens = 0
+        for id_, row in rows:
+            tokens += -(-len(words_of(_message(row)).encode("utf-8", "surrogatepass")) // 4)
+            if most_tokens is not None and tokens > most_tokens:
+                return
+            yield id_
 
     def reset(self, *, ending: Sitting | None = None) -> None:
         """Begin a new history: earlier turns stay in the mirror, but neither the engine nor an agent gets them.
@@ -107,6 +171,7 @@ class SessionStore:
         with self._transaction():
             _, revision = self.binding
             self._bind(None, revision=revision)
+            self._hold(HeldChange(do="clear"))
             self.write_setup(replace(self.setup, history_after=self._last("turn")))
             if ending is not None:
                 self.close_sitting(ending)
@@ -176,16 +241,63 @@ class SessionStore:
                 self._connection.execute("update turn set turn = ? where n = ?", (_encode(row), n))
             if state is not TurnState.DISCARDED:
                 self._insert_entries(turn.messages, n)
+                if turn.context is not None and turn.kind == "prompt":
+                    self._connection.execute(
+                        "insert into turn_commit (turn, engine, state) values (?, ?, ?)",
+                        (n, turn.context.engine, TurnState.ACCEPTED),
+                    )
         return True
 
     def turn(self, id_: EntryId) -> SessionTurn | None:
         """Return the turn with this id."""
-        row = self._connection.execute("select turn from turn where id = ?", (id_,)).fetchone()
-        return None if row is None else _turn(row[0])
+        row = self._connection.execute(f"{_TURNS} where id = ?", (id_,)).fetchone()
+        return None if row is None else _committed(*row)
 
     def turns(self) -> tuple[SessionTurn, ...]:
         """Return all turns, oldest first."""
-        return tuple(_turn(row) for (row,) in self._connection.execute("select turn from turn order by n"))
+        return tuple(_committed(*row) for row in self._connection.execute(f"{_TURNS} order by n"))
+
+    def last_turns(self, most: int) -> tuple[SessionTurn, ...]:
+        """Return the newest turns, oldest first."""
+        rows = self._connection.execute(f"{_TURNS} order by n desc limit ?", (most,)).fetchall()
+        return tuple(_committed(*row) for row in reversed(rows))
+
+    def has_history(self) -> bool:
+        """Return whether something was said since the session was created or reset."""
+        after = self.setup.history_after
+        return self._connection.execute("select 1 from entry where turn > ? limit 1", (after,)).fetchone() is not None
+
+    # ── what the context engine has ──
+
+    def uncommitted(self, *, most: int) -> tuple[QueuedTurn, ...]:
+        """Return the completed turns that an engine was to take in and has not, oldest first, without blocked ones."""
+        rows = self._connection.execute(
+            "select n, id, engine, failures from turn_commit join turn on turn.n = turn_commit.turn"
+            " where state in (?, ?) order by n limit ?",
+            (TurnState.ACCEPTED, TurnState.READY, most),
+        )
+        return tuple(
+            QueuedTurn(n=n, id=EntryId(id_), engine=engine, failures=failures) for n, id_, engine, failures in rows
+        )
+
+    def note_commit(self, n: int, state: TurnState, *, failures: int = 0, detail: str | None = None) -> None:
+        """Note how far the commit of a completed turn has come."""
+        self._connection.execute(
+            "update turn_commit set state = ?, failures = ?, detail = ? where turn = ?", (state, failures, detail, n)
+        )
+
+    # ── rewriting ──
+
+    def replace_entries(self, replacements: Mapping[EntryId, Message]) -> int:
+        """Store what an engine sees in place of entries, which themselves never change. Returns how many there are."""
+        with self._transaction():
+            return sum(
+                self._connection.execute(
+                    "insert or replace into replacement (id, message) select id, ? from entry where id = ?",
+                    (_encode(message), id_),
+                ).rowcount
+                for id_, message in replacements.items()
+            )
 
     def _insert_turn(self, turn: RecordedTurn, state: TurnState, sitting: Sitting) -> int:
         n = self.next_turn()
@@ -229,7 +341,7 @@ class SessionStore:
 
     def entries_without_turn(self) -> tuple[tuple[int, EntryId], ...]:
         """Return the turn and the id of each entry of a turn that is not stored or did not complete."""
-        complete = {turn.n for turn in self.turns() if turn.state is TurnState.ACCEPTED}
+        complete = {turn.n for turn in self.turns() if turn.state.is_completed}
         rows = self._connection.execute("select turn, id from entry order by n")
         return tuple((turn, EntryId(id_)) for turn, id_ in rows if turn not in complete)
 
@@ -252,6 +364,17 @@ class SessionStore:
             self._connection.execute("rollback")
             raise
         self._connection.execute("commit")
+
+
+def _committed(row: bytes, state: str | None, detail: str | None) -> SessionTurn:
+    """Return a stored turn, with how far its commit has come."""
+    turn = _turn(row)
+    if state is None or turn.context is None:
+        return turn
+    now = TurnState(state)
+    status: CommitStatus = "committed" if now is TurnState.ACKNOWLEDGED else "queued"
+    status = "blocked" if now is TurnState.BLOCKED else status
+    return replace(turn, state=now, context=replace(turn.context, commit=status, commit_detail=detail))
 
 
 def words_of(message: Message) -> str:
@@ -281,6 +404,7 @@ def turn_row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> 
         code=turn.ending.code if is_prompt_lost else None,
         detail=turn.ending.detail if is_prompt_lost else None,
         entries=len(turn.messages) if state is TurnState.ACCEPTED else 0,
+        context=turn.context,
     )
 
 

@@ -9,15 +9,12 @@ from msgspec.structs import replace
 
 from proctor.context.kept_session import (
     attempt_paths,
-    binding_of,
     find_session,
-    fold_of,
     hold_session_folder,
     read_header,
     turns_in,
 )
 from proctor.context.model import (
-    Binding,
     RecordedTurn,
     SessionHeader,
     SessionSettings,
@@ -28,6 +25,7 @@ from proctor.context.model import (
     TurnState,
 )
 from proctor.context.store import SessionStore, open_store, read_store, turn_row
+from proctor.context.thread_fold import SittingFold
 from proctor.errors import EvidenceError, Exit, MachineError
 from proctor.event.message import Message
 from proctor.event.row import Row
@@ -83,7 +81,7 @@ def verify_session(root: RootPaths, key: str) -> SessionVerification:
                 findings.append(Finding(code=UNVERIFIABLE, file=where, detail=detail))
                 continue
             reading = read_rows(frames, Row)
-            recorded = list(turns_in(reading, sitting, fold_of(sitting)))
+            recorded = list(turns_in(reading, sitting, SittingFold(sitting, before=None)))
             # The last line of a killed sitting may be torn.
             findings += [each for each in reading.findings if each.code != "evidence.torn"]
             findings += (
@@ -134,9 +132,16 @@ def _compare_turns(
             if not is_open:
                 yield f"turn {kept.n} has no end, but its sitting is closed"
         else:
-            if kept != turn_row(shown, kept.n, shown.state, sitting):
+            # What the engine has of it became known later than the record.
+            row = turn_row(shown, kept.n, shown.state, sitting)
+            if kept.state.is_completed != row.state.is_completed or _as_recorded(kept) != _as_recorded(row):
                 yield f"turn {kept.n} ended otherwise by the record"
             yield from _compare_messages(kept, shown, tuple(store.messages(turn=kept.n)))
+
+
+def _as_recorded(turn: SessionTurn) -> SessionTurn:
+    context = None if turn.context is None else replace(turn.context, commit="none", commit_detail=None)
+    return replace(turn, state=TurnState.ADMITTED, context=context)
 
 
 def _compare_messages(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Message, ...]) -> Iterator[str]:
@@ -187,10 +192,9 @@ def _read_settings(paths: SessionPaths) -> SessionSettings | None:
 
 
 def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None:
-    binding: Binding | None = None
     most = _turns_by_session(header)
     for ref, sitting in _find_sittings(root, header):
-        fold = fold_of(sitting)
+        fold = SittingFold(sitting, before=store.binding[0])
         store.begin_sitting(sitting)
         for turn in turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold):
             if store.next_turn() <= most[ref.session]:
@@ -198,9 +202,7 @@ def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None
         store.close_sitting(sitting)
         store.write_setup(SessionSetup(history_after=ref.history_after))
         if not sitting.is_foreign:
-            binding = binding_of(sitting, fold, before=binding)
-    if binding is not None:
-        store.bind(binding, revision=store.binding[1])
+            store.bind(fold.binding, revision=store.binding[1], changes=fold.changes)
 
 
 def _turns_by_session(header: SessionHeader) -> dict[SessionKey, int]:

@@ -8,6 +8,7 @@ ProctorError
 │   ├── RefusedError            it sent an error reply
 │   ├── HangupError             it died or closed the channel
 │   └── DeadlineError           it did not answer in time
+├── EngineError                 a context engine failed                      exit 3
 └── EvidenceError               evidence cannot be trusted                   exit 5
 
 An exception means that Proctor could not observe the agent. An agent that fails, stalls or refuses has an `Outcome`;
@@ -211,6 +212,10 @@ class HangupError(PeerError):
 
 class DeadlineError(PeerError):
     """The agent process did not answer in time."""
+
+
+class EngineError(ProctorError):
+    """A context engine raised an error, did not answer in time, returned something invalid, or is not used for now."""
 
 
 INCOMPLETE_EVIDENCE: Final = frozenset({"evidence.partial", "evidence.running"})

@@ -348,6 +348,33 @@ CODES: dict[str, Meaning] = {
         "A process could not be started.", "Read the reason in the message.", retryable=True
     ),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
+    # ── a context engine ──
+    "engine.failed": Meaning(
+        "A context engine raised an error.",
+        "Report the error to the engine's author; `proctor engines check ID` shows whether the engine is sound.",
+    ),
+    "engine.timeout": Meaning(
+        "A context engine did not answer in time.",
+        "Run `proctor engines check ID`. A method that blocks must be a plain function, which runs in a thread.",
+        retryable=True,
+    ),
+    "engine.bad-result": Meaning(
+        "A context engine returned something that its contract does not allow.",
+        "Report the message to the engine's author; `proctor engines check ID` shows whether the engine is sound.",
+    ),
+    "engine.quarantined": Meaning(
+        "A context engine failed several times in a row, so it is not called for a minute.",
+        "Correct the failure that the message names, or use another engine. One call tests it again after that.",
+        retryable=True,
+    ),
+    "engine.no-place": Meaning(
+        "The runtime has no place for the instructions of a context engine.",
+        "Use a runtime that declares `takes_instructions` and `takes_turn_instructions` (`proctor runtimes matrix`).",
+    ),
+    "engine.hook": Meaning(
+        "A hook of the caller raised an error, did not answer in time, or returned something invalid.",
+        "Correct the hook. It must be a coroutine function that returns a PromptDraft or None.",
+    ),
     # ── the other process ──
     "peer.wire": Meaning(
         "The agent sent bytes that do not follow its protocol.", "Read the row of frames.jsonl that the message names."

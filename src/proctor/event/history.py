@@ -8,7 +8,7 @@ from typing import Any
 
 from proctor import canonical
 from proctor.event.history_item import HistoryItem
-from proctor.event.model import Event, HistoryRead, PromptSent, SessionBegan, TextSaid, ToolBegan, ToolEnded
+from proctor.event.model import Event, HistoryRead, PromptSent, SessionBegan, TextSaid, ThreadLeft, ToolBegan, ToolEnded
 from proctor.fact import Authority, Fact
 
 MOST_DIFFERENCES = 20
@@ -60,6 +60,10 @@ class HistoryFold:
     """Fold events into the fact `history`; the last reading of the stored history counts."""
 
     def __init__(self) -> None:
+        self._begin_thread()
+
+    def _begin_thread(self) -> None:
+        """Forget the thread that the session has left. The fact is about its last thread."""
         self._live: list[_Item] = []
         self._open: set[str] = set()
         self._stored: list[HistoryItem] = []
@@ -68,6 +72,8 @@ class HistoryFold:
 
     def feed(self, event: Event) -> None:
         match event:
+            case ThreadLeft():
+                self._begin_thread()
             case SessionBegan():
                 self._session = event
             case PromptSent(text=text):

@@ -1,10 +1,13 @@
 """The grammar that every stream of events must follow, for all runtimes."""
 
 from proctor.event.model import (
+    CompactionBegan,
+    CompactionEnded,
     Event,
     SessionBegan,
     StreamEnded,
     TextSaid,
+    ThreadLeft,
     ToolBegan,
     ToolEnded,
     TurnBegan,
@@ -19,12 +22,17 @@ class Laws:
 
     def __init__(self) -> None:
         self._frame = -1
+        self._begin_thread()
+
+    def _begin_thread(self) -> None:
+        """Forget the thread that the session has left: the ids and totals of another one begin anew."""
         self._has_session = False
         self._began: set[TurnId] = set()
         self._ended: set[TurnId] = set()
         self._calls: dict[CallId, bool] = {}
         self._said: set[ItemId] = set()
         self._total_tokens = 0
+        self._is_compacting = False
         self._has_stream_ended = False
 
     def feed(self, event: Event) -> str | None:
@@ -33,6 +41,9 @@ class Laws:
             return f"frame {event.frame} comes after frame {self._frame}"
         self._frame = event.frame
         match event:
+            case ThreadLeft():
+                self._begin_thread()
+                return None
             case SessionBegan():
                 broken = "a second session began" if self._has_session else None
                 self._has_session = True
@@ -57,6 +68,13 @@ class Laws:
                 broken = f"message {item} was sent twice" if item in self._said else None
                 self._said.add(item)
                 return broken or self._after_end("a message was sent")
+            case CompactionBegan():
+                self._is_compacting = True
+                return None
+            case CompactionEnded():
+                broken = None if self._is_compacting else "a compaction ended that had not begun"
+                self._is_compacting = False
+                return broken
             case UsageReported(basis="cumulative", tokens=tokens):
                 broken = "the thread's total of tokens decreased" if tokens.total < self._total_tokens else None
                 self._total_tokens = tokens.total

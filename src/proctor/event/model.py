@@ -6,7 +6,15 @@ from typing import Any, Literal
 import msgspec
 
 from proctor.event.history_item import HistoryItem
-from proctor.event.row import HistoryForm, Operator
+from proctor.event.row import (
+    CommitSource,
+    CommitStatus,
+    ContextForm,
+    FailurePolicy,
+    HistoryForm,
+    Operator,
+    ThreadChoice,
+)
 from proctor.fact import Fact
 from proctor.ids import CallId, Digest, EntryId, ItemId, ThreadId, TurnId
 
@@ -311,6 +319,44 @@ class ApprovalResolved(EventRoot, tag="approval.resolved", frozen=True, kw_only=
     """Who or what decided; see `QuestionAnswered.by`."""
 
 
+# ── compaction by the agent ──
+
+CompactionTrigger = Literal["manual", "auto"]
+
+
+class CompactionBegan(EventRoot, tag="compaction.began", frozen=True, kw_only=True):
+    """The agent began to shorten the history of its thread, on request or because its context window fills up."""
+
+    trigger: CompactionTrigger | None = None
+    """`manual` if it was requested, `auto` if the agent decided; None if unknown."""
+
+
+class CompactionEnded(EventRoot, tag="compaction.ended", frozen=True, kw_only=True):
+    """The agent's compaction ended. If the agent goes away meanwhile, there is no such event.
+
+    Unless `ok` is false, assume that the thread has lost everything but a summary and what `keeps` names.
+    """
+
+    trigger: CompactionTrigger | None = None
+    """`manual` if it was requested, `auto` if the agent decided; None if unknown."""
+
+    ok: bool | None = None
+    """Whether the history was shortened; false if it failed or was interrupted; None if the agent does not say."""
+
+    tokens_before: int | None = None
+    """Tokens in the context before, as the agent counts; None if it does not say."""
+
+    tokens_after: int | None = None
+    """Tokens in the context after, as the agent counts, in some cases more than before; None if it does not say."""
+
+    keeps: Literal["user-messages", "nothing"]
+    """What the agent is proven to keep verbatim: the newest messages of the user, or nothing but its own summary."""
+
+    keeps_tokens: int | None = None
+    """How much of the newest messages it keeps, in tokens of 4 bytes of UTF-8, rounded up for each message. A message
+    that does not fit is cut. None if no limit is known."""
+
+
 # ── usage, warnings and errors ──
 
 
@@ -572,6 +618,91 @@ class HistoryGiven(EventRoot, tag="history.given", frozen=True, kw_only=True):
     """Why not everything was accepted; None if everything was."""
 
 
+class ContextAssembled(EventRoot, tag="context.assembled", frozen=True, kw_only=True):
+    """A context engine assembled what the model should know in this turn. Written before anything of it is given."""
+
+    engine: str
+    """Id of the engine."""
+
+    version: str
+    """Its version."""
+
+    policy: FailurePolicy
+    """What follows if the engine fails."""
+
+    policy_sha256: Digest
+    """Digest of the engine's version and of the settings that shape the context."""
+
+    mode: str
+    """`per_turn` or `thread_bootstrap`: when the agent's thread is given the context."""
+
+    epoch: str | None = None
+    """Identifier of the stable part of the context; None if the engine names none."""
+
+    thread: ThreadChoice
+    """Whether the turn continues a native thread or starts one."""
+
+    reason: str
+    """Why."""
+
+    how: ContextForm
+    """In which form the messages are given; `none` if the thread lacks none."""
+
+    assembled: int = 0
+    """Number of assembled messages."""
+
+    dropped: int = 0
+    """Number of messages and references that were left out because they do not fit, or are there already."""
+
+    placeholders: int = 0
+    """Number of masked secrets in what is given."""
+
+    estimated_tokens: int | None = None
+    """Estimated tokens of the assembled messages; None if none were assembled."""
+
+    bytes_per_token: float | None = None
+    """The ratio of that estimate."""
+
+    sha256: Digest | None = None
+    """Digest of everything that the agent should be given, with the prompt; None if the engine gave nothing."""
+
+    addition_sha256: Digest | None = None
+    """Digest of the instructions that the engine adds; None if it adds none."""
+
+
+class ContextDegraded(EventRoot, tag="context.degraded", frozen=True, kw_only=True):
+    """The context engine did not apply to this turn, or not in full."""
+
+    code: str
+    """Error code, a key of `errors.CODES`."""
+
+    detail: str
+    """What happened, in a sentence."""
+
+
+class TurnCommitted(EventRoot, tag="turn.committed", frozen=True, kw_only=True):
+    """The context engine took in a completed turn, or did not."""
+
+    turn: EntryId
+    """Id of the turn."""
+
+    status: CommitStatus
+    """Whether the engine has the turn."""
+
+    source: CommitSource = "mirror"
+    """Where the entries were read: from the mirror, or from the record if the mirror could not be written."""
+
+    detail: str | None = None
+    """Why the engine does not have the turn; None if it has."""
+
+
+class ThreadLeft(EventRoot, tag="thread.left", frozen=True, kw_only=True):
+    """The session leaves its native thread. What follows in the record is of another one."""
+
+    why: str
+    """Why, in a few words."""
+
+
 class ResultFound(EventRoot, tag="result.found", frozen=True, kw_only=True):
     """The agent handed in its result through a file or a command, not in a message. The result is a claim."""
 
@@ -666,6 +797,8 @@ Event = (
     | ToolEnded
     | ApprovalAsked
     | ApprovalResolved
+    | CompactionBegan
+    | CompactionEnded
     | UsageReported
     | WarningRaised
     | ErrorReported
@@ -679,6 +812,10 @@ Event = (
     | HistoryRead
     | HistoryOffered
     | HistoryGiven
+    | ContextAssembled
+    | ContextDegraded
+    | TurnCommitted
+    | ThreadLeft
     | ResultFound
     | NoteMade
     | HookRan

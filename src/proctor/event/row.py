@@ -71,6 +71,11 @@ class Row(
 
 HistoryForm = Literal["items", "text"]
 """How messages are given to a thread: as the agent's own items, or as text in a prompt."""
+ContextForm = Literal["items", "text", "none"]
+FailurePolicy = Literal["degrade", "strict"]
+ThreadChoice = Literal["start", "resume", "fork"]
+CommitStatus = Literal["committed", "queued", "blocked", "none"]
+CommitSource = Literal["mirror", "fallback"]
 
 
 class SupervisorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
@@ -304,6 +309,91 @@ class HistoryReceipt(SupervisorRow, tag="history.receipt", frozen=True, kw_only=
     """Why not everything was accepted; null if everything was."""
 
 
+class ContextChosen(SupervisorRow, tag="context.assembled", frozen=True, kw_only=True):
+    """A context engine assembled what the model should know in this turn. Written before anything of it is given."""
+
+    engine: str
+    """Id of the engine."""
+
+    version: str
+    """Its version."""
+
+    policy: FailurePolicy
+    """What follows if the engine fails."""
+
+    policy_sha256: Digest
+    """Digest of the engine's version and of the settings that shape the context."""
+
+    mode: str
+    """`per_turn` or `thread_bootstrap`: when the agent's thread is given the context."""
+
+    epoch: str | None = None
+    """Identifier of the stable part of the context; null if the engine names none."""
+
+    thread: ThreadChoice
+    """Whether the turn continues a native thread or starts one."""
+
+    reason: str
+    """Why."""
+
+    how: ContextForm
+    """In which form the messages are given; `none` if the thread lacks none."""
+
+    assembled: int = 0
+    """Number of assembled messages."""
+
+    dropped: int = 0
+    """Number of messages and references that were left out because they do not fit, or are there already."""
+
+    placeholders: int = 0
+    """Number of masked secrets in what is given."""
+
+    estimated_tokens: int | None = None
+    """Estimated tokens of the assembled messages; null if none were assembled."""
+
+    bytes_per_token: float | None = None
+    """The ratio of that estimate."""
+
+    sha256: Digest | None = None
+    """Digest of everything that the agent should be given, with the prompt; null if the engine gave nothing."""
+
+    addition_sha256: Digest | None = None
+    """Digest of the instructions that the engine adds; null if it adds none."""
+
+
+class ContextProblem(SupervisorRow, tag="context.degraded", frozen=True, kw_only=True):
+    """The context engine did not apply to this turn, or not in full."""
+
+    code: str
+    """Error code, a key of `errors.CODES`."""
+
+    detail: str
+    """What happened, in a sentence."""
+
+
+class CommitMade(SupervisorRow, tag="turn.committed", frozen=True, kw_only=True):
+    """The context engine took in a completed turn, or did not."""
+
+    turn: EntryId
+    """Id of the turn."""
+
+    status: CommitStatus
+    """Whether the engine has the turn."""
+
+    source: CommitSource = "mirror"
+    """Where the entries were read: from the mirror, or from the record if the mirror could not be written."""
+
+    detail: str | None = None
+    """Why the engine does not have the turn; null if it has."""
+
+
+class ThreadDropped(SupervisorRow, tag="thread.left", frozen=True, kw_only=True):
+    """The session leaves its native thread. What follows in the record is of another one."""
+
+    why: str
+    """Why, in a few words."""
+
+
 class ResultRead(SupervisorRow, tag="result", frozen=True, kw_only=True):
     """The agent's result, from a result file or from `proctor feedback`."""
 
@@ -393,6 +483,10 @@ AnySupervisorRow = (
     | HistoryKept
     | HistoryOffer
     | HistoryReceipt
+    | ContextChosen
+    | ContextProblem
+    | CommitMade
+    | ThreadDropped
     | ResultRead
     | NoteHeard
     | HookEnded

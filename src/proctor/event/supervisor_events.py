@@ -10,6 +10,8 @@ from proctor.event.model import (
     ApprovalResolved,
     Cancelled,
     ClockFired,
+    ContextAssembled,
+    ContextDegraded,
     Event,
     FactsStated,
     FailureObserved,
@@ -25,7 +27,9 @@ from proctor.event.model import (
     ScriptUnfit,
     SessionRefused,
     StreamEnded,
+    ThreadLeft,
     TurnAsked,
+    TurnCommitted,
     TurnSettled,
     TurnSteered,
     Unrecognized,
@@ -40,6 +44,9 @@ from proctor.event.row import (
     ChannelClosed,
     ChildExited,
     ClockRanOut,
+    CommitMade,
+    ContextChosen,
+    ContextProblem,
     FactsLearned,
     FailureFound,
     HistoryKept,
@@ -56,6 +63,7 @@ from proctor.event.row import (
     SteerTaken,
     StepTaken,
     TailReleased,
+    ThreadDropped,
     TurnClosed,
     TurnWanted,
 )
@@ -117,6 +125,14 @@ def supervisor_event(row: Row) -> Event:
             return HistoryOffered(**msgspec.structs.asdict(offer), frame=seq, at_ms=at_ms)
         case HistoryReceipt() as receipt:
             return HistoryGiven(**msgspec.structs.asdict(receipt), frame=seq, at_ms=at_ms)
+        case ContextChosen() as chosen:
+            return ContextAssembled(**msgspec.structs.asdict(chosen), frame=seq, at_ms=at_ms)
+        case ContextProblem() as problem:
+            return ContextDegraded(**msgspec.structs.asdict(problem), frame=seq, at_ms=at_ms)
+        case CommitMade() as commit:
+            return TurnCommitted(**msgspec.structs.asdict(commit), frame=seq, at_ms=at_ms)
+        case ThreadDropped(why=why):
+            return ThreadLeft(why=why, frame=seq, at_ms=at_ms)
         case StepTaken(step=step, detail={"what": str(what)}) if step == MESSAGE_REFUSED:
             return WarningRaised(source="process", text=f"{step}: {what}", channel="self", frame=seq, at_ms=at_ms)
         case ResultRead() as read:

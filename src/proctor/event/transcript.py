@@ -11,6 +11,10 @@ from proctor.event.model import (
     ApprovalResolved,
     Cancelled,
     ClockFired,
+    CompactionBegan,
+    CompactionEnded,
+    ContextAssembled,
+    ContextDegraded,
     ErrorReported,
     Event,
     FactsStated,
@@ -29,10 +33,12 @@ from proctor.event.model import (
     StreamEnded,
     TextSaid,
     TextStreamed,
+    ThreadLeft,
     ToolBegan,
     ToolEnded,
     TurnAsked,
     TurnBegan,
+    TurnCommitted,
     TurnEnded,
     Unrecognized,
     WarningRaised,
@@ -40,7 +46,7 @@ from proctor.event.model import (
 from proctor.event.outcome import Ending, limit_text
 from proctor.event.supervisor_events import HOOK
 from proctor.fact import Fact
-from proctor.ids import ItemId, ThreadId
+from proctor.ids import ItemId, RuntimeId, ThreadId
 
 Kind = Literal[
     "facts",
@@ -54,6 +60,7 @@ Kind = Literal[
     "warning",
     "error",
     "approval",
+    "compaction",
     "end",
     "note",
     "summary",
@@ -93,7 +100,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """What the row comes from; depends on `kind`, for example `command:CALL` for a tool."""
 
     status: str | None = None
-    """Status of a turn, tool call or approval; in the summary, the outcome."""
+    """Status of a turn, tool call, approval or compaction; in the summary, the outcome."""
 
     channel: str | None = None
     """The native message that carried a status or a warning."""
@@ -105,7 +112,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Error code of a warning; null if it has none."""
 
     facts: dict[str, Any] | None = None
-    """The main facts: as first stated in a `facts` row, as settled in the `summary` row."""
+    """The main facts: as first stated in a `facts` row, as settled in the `summary` row.
+
+    In a `compaction` row: `backend` (the runtime), `ownsCompaction` (whether a context engine owns compaction),
+    `phase` (`began` or `ended`), `trigger`, `tokensBefore` and `tokensAfter`.
+    """
 
     partial: bool = False
     """Whether the agent began a message and never finished it."""
@@ -147,7 +158,10 @@ class _Draft:
 class TranscriptFold:
     """Fold events into rows as they happen. At the end come unfinished messages, then one summary row."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: RuntimeId, *, owns_compaction: bool = False) -> None:
+        """`owns_compaction` says whether a context engine owns the compaction of the session."""
+        self._backend = backend
+        self._owns_compaction = owns_compaction
         self._drafts: dict[ItemId, _Draft] = {}
         self._last = (0, 0)
         self._thread: ThreadId | None = None
@@ -171,6 +185,8 @@ class TranscriptFold:
             case SessionBegan(thread=thread):
                 self._thread = thread
                 return _plain_line(event)
+            case CompactionBegan() | CompactionEnded():
+                return self._compaction_line(event)
             case _:
                 return _plain_line(event)
 
@@ -188,6 +204,20 @@ class TranscriptFold:
             source=ending.code,
             facts={"thread": self._thread, **_main_facts(facts)},
         )
+
+    def _compaction_line(self, event: CompactionBegan | CompactionEnded) -> Line:
+        ended = event if isinstance(event, CompactionEnded) else None
+        facts = {
+            "backend": self._backend,
+            "ownsCompaction": self._owns_compaction,
+            "phase": "began" if ended is None else "ended",
+            "trigger": event.trigger,
+            "tokensBefore": None if ended is None else ended.tokens_before,
+            "tokensAfter": None if ended is None else ended.tokens_after,
+        }
+        status = "began" if ended is None else "failed" if ended.ok is False else "ended"
+        line = _line(event, "compaction", f"compaction by the agent {status}", source=self._backend, status=status)
+        return msgspec.structs.replace(line, facts=facts)
 
 
 def _main_facts(facts: Mapping[str, Fact]) -> dict[str, Any]:
@@ -230,6 +260,19 @@ def _summarize_giving(event: HistoryGiven) -> str:
     given += [] if event.instructions_sha256 is None else ["instructions"]
     text = f"the thread was given {' and '.join(given) or 'nothing'}"
     return text if event.problem is None else f"{text}: {event.problem}"
+
+
+def _summarize_context(event: ContextAssembled) -> str:
+    """Describe in one line what the context engine assembled."""
+    count = f"{event.assembled} message{'' if event.assembled == 1 else 's'}"
+    return f"the engine {event.engine} assembled {count}; thread: {event.thread} ({event.reason}); given: {event.how}"
+
+
+def _summarize_commit(event: TurnCommitted) -> str:
+    """Describe in one line whether the context engine has the turn."""
+    status = "was not committed" if event.status == "none" else f"is {event.status}"
+    text = f"the turn {event.turn} {status}"
+    return text if event.detail is None else f"{text}: {event.detail}"
 
 
 def _plain_line(event: Event) -> Line | None:
@@ -278,6 +321,14 @@ def _plain_line(event: Event) -> Line | None:
             return _line(event, "end", cause, source="channel")
         case HistoryGiven():
             return _line(event, "note", _summarize_giving(event), source="history")
+        case ContextAssembled():
+            return _line(event, "note", _summarize_context(event), source="context")
+        case ContextDegraded(code=code, detail=detail):
+            return _line(event, "note", f"the context engine did not apply: {detail} ({code})", source="context")
+        case TurnCommitted():
+            return _line(event, "note", _summarize_commit(event), source="context")
+        case ThreadLeft(why=why):
+            return _line(event, "note", f"the session leaves its thread: {why}", source="context")
         case NoteMade(text=text):
             return _line(event, "note", text, source="agent")
         case HookRan(text=text):

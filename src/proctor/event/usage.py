@@ -99,6 +99,8 @@ class UsageFold:
             case SessionBegan(is_resumed=True):
                 # A resumed thread does not begin at 0, and its total is not known yet.
                 self._total = None
+            case SessionBegan():
+                self._total = NO_TOKENS
             case TurnBegan(turn=turn):
                 self._turn = turn
                 self._before[turn] = self._total
@@ -139,6 +141,14 @@ class UsageFold:
             authority=weakest.authority,
             turns=turns,
         )
+
+    def last_turn(self) -> Usage | None:
+        """Return the usage of the last turn; None if it was not reported."""
+        usage = self.finish()
+        if usage is None:
+            return None
+        last = usage.turns[-1]
+        return Usage(tokens=last.tokens, scope="turn", basis=last.basis, authority=last.authority, turns=(last,))
 
     def _settled(self) -> Iterator[TurnUsage]:
         for turn in self._before:

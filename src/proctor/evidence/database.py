@@ -61,12 +61,12 @@ class Database:
 
     @contextmanager
     def read(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Open an existing file for reading. Creates nothing.
+        """Open an existing file for reading. Creates nothing. The connection may be used as that of `open`.
 
         Raises MachineError if the file cannot be opened or a statement in the `with` block fails.
         """
         try:
-            connection = sqlite3.connect(address(path), uri=True, timeout=BUSY_S)
+            connection = sqlite3.connect(address(path), uri=True, check_same_thread=False, timeout=BUSY_S)
         except sqlite3.Error as error:
             raise self.refusal(error, path) from error
         try:

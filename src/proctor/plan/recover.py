@@ -64,6 +64,12 @@ REMEDIES: Mapping[str, Remedy] = {
     "machine.exhausted": Remedy.AGAIN,
     "machine.git": Remedy.NONE,
     "machine.no-fences": Remedy.NONE,
+    # ── the flow's context engine ──
+    "engine.timeout": Remedy.AGAIN,
+    "engine.quarantined": Remedy.AGAIN,
+    "engine.failed": Remedy.NONE,
+    "engine.bad-result": Remedy.NONE,
+    "engine.no-place": Remedy.STOP,
     # ── the agent's process and channel; a dead process is replaced before the retry ──
     "peer.killed": Remedy.AGAIN,
     "peer.lost": Remedy.AGAIN,

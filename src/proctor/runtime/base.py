@@ -303,6 +303,18 @@ class Delivery:
     """Calls whose result was not among the messages. A note that it was not recorded takes its place."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextUse:
+    """How full the agent's context window is. None where the agent does not report it."""
+
+    window_tokens: int | None = None
+    """Size of the window."""
+    used_tokens: int | None = None
+    """Tokens of the thread, with the agent's own prompt and tools."""
+    fixed_prompt_tokens: int | None = None
+    """Tokens of the agent's own prompt and tools, which no compaction removes."""
+
+
 class Session(Protocol):
     """One thread of one agent.
 
@@ -362,6 +374,12 @@ class Session(Protocol):
 
     async def read_history(self) -> None:
         """Read what the agent has stored of the thread, and record it. Raises RefusedError if it stored nothing."""
+
+    async def read_context(self) -> ContextUse:
+        """Return how full the context window is, as the agent reported it last. Called only between turns.
+
+        May ask the agent. Raises RefusedError, HangupError or DeadlineError if that fails.
+        """
 
 
 class Host(Protocol):

@@ -10,7 +10,7 @@ from proctor.errors import HangupError, RefusedError
 from proctor.event.message import Message
 from proctor.fact import Authority, Fact
 from proctor.ids import RuntimeId, ThreadId
-from proctor.runtime.base import Delivery, HostRequest, SessionRequest
+from proctor.runtime.base import ContextUse, Delivery, HostRequest, SessionRequest
 from proctor.runtime.capability import Capabilities, CapabilityProfile, missing_capability, require_capability
 from proctor.runtime.credential import Account
 from proctor.runtime.executable import identity_fact
@@ -101,6 +101,9 @@ class LineSession:
 
     async def read_history(self) -> None:
         raise RefusedError("peer.refused", f"{self.id} keeps no history")
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
 
 def host_facts(request: HostRequest, capabilities: Capabilities, *, transport: str = "stdio") -> dict[str, Fact]:

@@ -20,7 +20,7 @@ from proctor.event.message import Message
 from proctor.event.row import HistoryKept, QuestionAnswered
 from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import Delivery, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, SessionRequest, Tap
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.approvals import ApprovalHandler
 from proctor.runtime.claude_code.frame_giver import BASE_S, FrameGiver
@@ -224,6 +224,9 @@ class ClaudeSession:
             raise RefusedError("peer.refused", "the session has no id yet")
         items = await anyio.to_thread.run_sync(read_session, self._config, thread)
         self._tap.record(HistoryKept(source=SOURCE, items=items))
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
     async def close(self) -> None:
         if self._turns.current is not None and not self._is_halted:

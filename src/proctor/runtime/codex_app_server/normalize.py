@@ -41,6 +41,7 @@ from proctor.protocol.jsonrpc import Incoming, decode
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
 from proctor.runtime.codex.warnings import STDERR, attribute_warning
 from proctor.runtime.codex_app_server import wire
+from proctor.runtime.codex_app_server.compactions import Compactions
 from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.items import MESSAGES, kept_items, reasoning, tool_ended, tool_of
 from proctor.runtime.failures import diagnose
@@ -72,6 +73,7 @@ class CodexNormalizer:
         self._turn = TurnId("")
         self._total = NO_TOKENS
         self._utc_offset: int | None = None
+        self._compactions = Compactions()
 
     def feed(self, row: Row) -> Iterator[Event]:
         if row.dir is Direction.SELF:
@@ -92,7 +94,9 @@ class CodexNormalizer:
             elif message.method == "model/rerouted" and not message.is_request:
                 yield from _rerouted(message.method, _read(message.params, wire.RerouteParams), row)
             else:
-                yield self._from_agent(message.method, message, row)
+                event = self._from_agent(message.method, message, row)
+                yield from self._compactions.missing_before(event)
+                yield event
         except msgspec.DecodeError:
             # The name is known but the structure is not: count the frame as unrecognized.
             yield Unrecognized(native=(message and message.method) or "reply", frame=row.seq, at_ms=row.at_ms)
@@ -116,6 +120,7 @@ class CodexNormalizer:
             return
         if message.id is not None:
             self._requests[str(message.id)] = message.method
+        self._compactions.heard_request(message.method)
         if message.method in wire.PROMPTS:
             text = "\n".join(part.text for part in _read(message.params, wire.TurnStartParams).input)
             yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
@@ -164,7 +169,7 @@ class CodexNormalizer:
                 return self._turn_changed(method, _read(message.params, wire.TurnParams), row)
             case "item/started" | "item/completed":
                 return self._item_changed(method, _read(message.params, wire.ItemParams), row)
-            case "thread/tokenUsage/updated":
+            case wire.USAGE:
                 return self._usage(method, _read(message.params, wire.UsageParams), row)
             case "thread/status/changed":
                 changed = _read(message.params, wire.StatusParams)
@@ -238,6 +243,8 @@ class CodexNormalizer:
         usage = params.token_usage
         if self._is_another(params.thread_id):
             return FrameNoted(native=f"another thread's {method}", frame=row.seq, at_ms=row.at_ms)
+        if usage.last is not None:
+            self._compactions.heard_usage(usage.last)
         total = _tokens(usage.total)
         if not can_follow(self._total, total):
             return FrameNoted(native=f"outdated {method}", frame=row.seq, at_ms=row.at_ms)
@@ -323,6 +330,8 @@ class CodexNormalizer:
             )
         if method == "item/completed" and item.type == "reasoning":
             return ReasoningSaid(turn=turn, item=ItemId(item.id), text=reasoning(item), frame=seq, at_ms=at_ms)
+        if item.type == wire.COMPACTION:
+            return self._compactions.changed(is_over=method == "item/completed", frame=seq, at_ms=at_ms)
         return FrameNoted(native=f"{method} {item.type}", frame=seq, at_ms=at_ms)
 
 

@@ -19,7 +19,7 @@ from proctor.event.message import Message
 from proctor.event.row import StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import Delivery, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, SessionRequest, Tap
 from proctor.runtime.codex_app_server import wire
 from proctor.runtime.codex_app_server.approvals import ApprovalHandler
 from proctor.runtime.codex_app_server.calls import Ask
@@ -150,10 +150,10 @@ class CodexSession:
         if waiting.cancelled_caught:
             detail = {"servers": sorted(self._servers.starting), "waitedS": self._deadlines.mcp_s}
             self.tap.record(StepTaken(step="turn begun before MCP servers were ready", detail=detail))
-        await self._take_turn("turn/start", params)
+        await self._take_turn(wire.START_TURN, params)
 
     async def compact(self) -> None:
-        await self._take_turn("thread/compact/start", {"threadId": self.thread})
+        await self._take_turn(wire.COMPACT, {"threadId": self.thread})
 
     async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
         """Add items to the thread. Codex takes all items of a request or none."""
@@ -190,6 +190,9 @@ class CodexSession:
 
     async def read_history(self) -> None:
         await self.read()
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
     async def interrupt(self) -> None:
         if not self._turns.is_running:

@@ -13,8 +13,8 @@ thread/backgroundTerminals/clean thread/compact/start thread/fork thread/inject_
 thread/start thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
 turn/completed turn/interrupt turn/start turn/started turn/steer warning guardianWarning configWarning deprecationNotice
 function_call function_call_output input_text items message output_text
-agentMessage collabAgentToolCall commandExecution dynamicToolCall fileChange imageGeneration imageView mcpToolCall plan
-reasoning sleep userMessage webSearch
+agentMessage collabAgentToolCall commandExecution contextCompaction dynamicToolCall fileChange imageGeneration imageView
+mcpToolCall plan reasoning sleep userMessage webSearch
 active completed declined failed idle inProgress interrupted notLoaded systemError
 danger-full-access developer developerInstructions instructions never on-failure on-request read-only untrusted
 workspace-write

@@ -132,6 +132,7 @@ class Breakdown(Native, frozen=True):
 class ThreadUsage(Native, frozen=True):
     total: Breakdown
     last: Breakdown | None = None
+    model_context_window: Count | None = None
 
 
 class UsageParams(Native, frozen=True):
@@ -199,9 +200,13 @@ class TurnStartParams(Native, frozen=True):
 
 # Requests of Proctor: those that open a session's thread, and those that send a prompt.
 OPENINGS = frozenset({"thread/start", "thread/resume", "thread/fork"})
-PROMPTS = frozenset({"turn/start", "turn/steer"})
+START_TURN = "turn/start"
+PROMPTS = frozenset({START_TURN, "turn/steer"})
 READ_TURNS = "thread/turns/list"
 GIVE = "thread/inject_items"
+COMPACT = "thread/compact/start"
+COMPACTION = "contextCompaction"
+USAGE = "thread/tokenUsage/updated"
 
 # Notifications that carry a piece of streamed text.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})

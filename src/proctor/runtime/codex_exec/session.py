@@ -19,7 +19,7 @@ from proctor.event.message import Message
 from proctor.event.row import Direction, HistoryKept, StepTaken
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import Delivery, HostRequest, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, HostRequest, SessionRequest, Tap
 from proctor.runtime.capability import missing_capability
 from proctor.runtime.codex.home import codex_home, own_variables
 from proctor.runtime.codex_exec import steps, wire
@@ -118,6 +118,9 @@ class ExecSession:
         if rollout is None:
             raise RefusedError("peer.refused", "Codex has stored nothing of this thread")
         self._tap.record(HistoryKept(source="rollout", items=tuple(rollout.items)))
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
     # ── one turn ──
 

@@ -19,7 +19,7 @@ from proctor.fact import Authority, Fact
 from proctor.ids import ThreadId, TurnId
 from proctor.protocol.hand_in import FEEDBACK_VARIABLE
 from proctor.runtime.agent_fences import agent_fences, fences_fact
-from proctor.runtime.base import Delivery, HostRequest, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, HostRequest, SessionRequest, Tap
 from proctor.runtime.capability import missing_capability, require_capability
 from proctor.runtime.executable import identify, identity_fact
 from proctor.runtime.line_process import PLAIN, LineCount, LineProcess, LineRoute, open_line_process
@@ -177,6 +177,9 @@ class ProcessSession:
 
     async def read_history(self) -> None:
         raise RefusedError("peer.refused", "a command keeps no history")
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
     # ── parameters of the process ──
 

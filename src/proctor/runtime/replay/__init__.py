@@ -19,10 +19,11 @@ from proctor.runtime.replay.normalize import ReplayNormalizer
 from proctor.runtime.replay.options import NAMES, read_options
 from proctor.runtime.replay.recording import read_attempt
 from proctor.runtime.replay.session import open_session
+from proctor.runtime.thread_normalizer import normalizer_of
 
 
 def reader_of(runtime_id: RuntimeId) -> Normalizer:
-    return runtime_by_id(runtime_id).normalizer()
+    return normalizer_of(runtime_by_id(runtime_id))
 
 
 class ReplayHost:

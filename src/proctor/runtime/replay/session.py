@@ -18,7 +18,7 @@ from proctor.evidence.reader import MAX_LINE_BYTES
 from proctor.fact import Authority, Fact
 from proctor.ids import RuntimeId, ThreadId
 from proctor.protocol.lines import LineSplitter
-from proctor.runtime.base import Delivery, HostRequest, Normalizer, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, HostRequest, Normalizer, SessionRequest, Tap
 from proctor.runtime.capability import missing_capability, require_capability
 from proctor.runtime.line_process import LineCount
 from proctor.runtime.replay.capabilities import CAPABILITIES, ID
@@ -215,6 +215,9 @@ class ReplaySession:
 
     async def read_history(self) -> None:
         raise RefusedError("peer.refused", "a recording has no stored history")
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
 
 @asynccontextmanager

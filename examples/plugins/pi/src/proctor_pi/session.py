@@ -18,7 +18,7 @@ from proctor.event.message import Message
 from proctor.event.row import HistoryKept
 from proctor.fact import Fact
 from proctor.ids import ThreadId
-from proctor.runtime.base import Delivery, SessionRequest, Tap
+from proctor.runtime.base import ContextUse, Delivery, SessionRequest, Tap
 from proctor.runtime.line_process import PLAIN, LineProcess, LineRoute
 from proctor_pi import kept
 from proctor_pi.approvals import Answer, ApprovalHandler, PiQuestion
@@ -134,6 +134,9 @@ class PiSession:
         # Not from the path that pi reports: it could be any file.
         items = await anyio.to_thread.run_sync(kept.read, self._kept_in, self.thread)
         self._tap.record(HistoryKept(source=kept.SOURCE, items=items))
+
+    async def read_context(self) -> ContextUse:
+        return ContextUse()
 
     async def close(self) -> None:
         """Interrupt the turn, for a bounded time. Whatever still runs then ends with the process."""

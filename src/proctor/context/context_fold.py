@@ -1,0 +1,55 @@
+"""Fold the events of a turn into what its context engine did. Pure."""
+
+from msgspec.structs import replace
+
+from proctor.context.model import TurnContext
+from proctor.event.model import ContextAssembled, ContextDegraded, Event, HistoryGiven, HistoryOffered, TurnBegan
+
+
+class ContextFold:
+    """Folds the events of one turn, fed in order. `context` is None if no engine took part."""
+
+    def __init__(self) -> None:
+        self.context: TurnContext | None = None
+        self._offered = 0
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case ContextAssembled():
+                self.context = _context_of(event)
+            case ContextDegraded(code=code, detail=detail) if self.context is not None:
+                self.context = replace(self.context, degraded=f"{detail} ({code})")
+            case HistoryGiven(entries=entries) if entries:
+                self._given(len(entries), "items")
+            case HistoryOffered(how="text", entries=entries):
+                self._offered = len(entries)
+            case TurnBegan() if self._offered:
+                # The agent took the prompt, and with it the quoted messages.
+                self._given(self._offered, "text")
+                self._offered = 0
+            case _:
+                pass
+
+    def _given(self, count: int, how: str) -> None:
+        if self.context is not None:
+            self.context = replace(
+                self.context, given=self.context.given + count, how="items" if how == "items" else "text"
+            )
+
+
+def _context_of(event: ContextAssembled) -> TurnContext:
+    return TurnContext(
+        engine=event.engine,
+        version=event.version,
+        policy=event.policy,
+        mode=event.mode,
+        thread=event.thread,
+        reason=event.reason,
+        how="none",
+        sha256=event.sha256,
+        assembled=event.assembled,
+        dropped=event.dropped,
+        placeholders=event.placeholders,
+        estimated_tokens=event.estimated_tokens,
+        bytes_per_token=event.bytes_per_token,
+    )

@@ -1,0 +1,44 @@
+"""Normalize a record in which a session leaves its native thread for another one. Pure."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from proctor.event.model import Event
+from proctor.event.row import Direction, Row, ThreadDropped
+from proctor.event.supervisor_events import decode_supervisor_row
+from proctor.runtime.base import Normalizer, Runtime, sees_tool_calls
+
+_TAG = f'"{ThreadDropped.__struct_config__.tag}"'.encode()
+
+
+def normalizer_of(runtime: Runtime) -> Normalizer:
+    """Return a new normalizer for one record. It begins anew with each native thread."""
+    return _ThreadNormalizer(runtime.normalizer)
+
+
+class _ThreadNormalizer:
+    """Replaces the normalizer of a thread when the session has left it: another thread has other ids and totals."""
+
+    def __init__(self, create: Callable[[], Normalizer]) -> None:
+        self._create = create
+        self._current = create()
+        self.sees_tool_calls = sees_tool_calls(self._current)
+
+    def feed(self, row: Row) -> Iterable[Event]:
+        events = self._current.feed(row)
+        if not _leaves_thread(row):
+            return events
+        events = list(events)
+        self._current = self._create()
+        return events
+
+
+def _leaves_thread(row: Row) -> bool:
+    # Decoded only if it can be: most rows are of the agent.
+    return (
+        row.dir is Direction.SELF
+        and isinstance(row.frame, msgspec.Raw)
+        and _TAG in bytes(row.frame)
+        and isinstance(decode_supervisor_row(row), ThreadDropped)
+    )
