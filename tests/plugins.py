@@ -12,12 +12,18 @@ def install(
     modules: Mapping[str, str],
     dialects: Mapping[str, str] | None = None,
     probes: Mapping[str, str] | None = None,
+    engines: Mapping[str, str] | None = None,
 ) -> None:
     """A distribution with its entry points, runtime id → `module:object`. The folder must be on the path."""
     about = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    groups = {"proctor.runtimes": points, "proctor.dialects": dialects or {}, "proctor.probes": probes or {}}
+    groups = {
+        "proctor.runtimes": points,
+        "proctor.dialects": dialects or {},
+        "proctor.probes": probes or {},
+        "proctor.engines": engines or {},
+    }
     lines = [f"[{group}]\n" + "".join(f"{id_} = {value}\n" for id_, value in groups[group].items()) for group in groups]
     (about / "entry_points.txt").write_text("\n".join(lines))
     for name, source in modules.items():

@@ -60,7 +60,7 @@ class ConfigFile(Spec, frozen=True, kw_only=True):
     """A whole config file."""
 
     plugins: list[RuntimeId] = msgspec.field(default_factory=list)
-    """Ids of the plugins whose runtime, model dialect or kind of probe may be loaded. Default: none."""
+    """Ids of the plugins whose runtime, model dialect, kind of probe or context engine may be loaded. Default: none."""
 
     default_runtime: RuntimeId | None = None
     """The runtime that `auto` tries first. Default: the built-in one."""

@@ -18,6 +18,15 @@ from proctor.ids import EntryId, SessionKey
 from proctor.runtime.base import Tool
 
 
+class CommitGuarantee(StrEnum):
+    """How often a completed turn reaches an engine."""
+
+    EXACTLY_ONCE = "exactly-once"
+    """Once: the engine recognizes a key that it has."""
+    AT_LEAST_ONCE = "at-least-once"
+    """Once, or again after a crash: the engine has no `commit_turn`, and what an adapter calls instead has no key."""
+
+
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an engine is."""
 
@@ -33,6 +42,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether the next turn waits for `maintain`."""
     requires: tuple[str, ...] = ()
     """Capabilities without which the engine cannot work on a runtime, such as `takes_history`."""
+    commits: CommitGuarantee = CommitGuarantee.EXACTLY_ONCE
+    """How often a completed turn reaches the engine. Proctor sets it to `at-least-once` where it uses an adapter."""
 
 
 class AssembleResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -145,6 +156,8 @@ class EngineContext:
     """Whether this call is still wanted."""
     rewrite: Rewrite | None = None
     """Replaces entries in the history. None before and during a turn."""
+    history: History | None = None
+    """The entries that are stored, in `commit_turn` of an engine that commits at least once. None otherwise."""
     complete: Complete | None = None
     """Calls a model. None if the session was opened without one."""
 

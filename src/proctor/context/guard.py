@@ -253,6 +253,8 @@ class GuardedEngine:
 
     async def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         own = msgspec.structs.replace(turn, messages=tuple(map(_copy, turn.messages)))
+        if ctx.history is not None:
+            ctx = replace(ctx, history=_CopiedHistory(ctx.history))
         return await self._call("commit_turn", ctx, own, read=_read_commit)
 
     async def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:

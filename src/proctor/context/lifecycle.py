@@ -30,6 +30,7 @@ from proctor.context.compaction import Compaction, compact_by_engine
 from proctor.context.engine import (
     AssembleResult,
     Cancel,
+    CommitGuarantee,
     Complete,
     EngineContext,
     TurnCommit,
@@ -581,10 +582,17 @@ class ContextLifecycle:
         turn = TurnCommit(
             key=key, messages=messages, model=self._use.model, budget=self._budget(), usage=self._port.usage
         )
+        context = self._context(turn.budget, may_rewrite=True)
         try:
-            await self._use.guard.commit_turn(self._context(turn.budget, may_rewrite=True), turn)
+            if self._use.guard.info.commits is CommitGuarantee.EXACTLY_ONCE:
+                await self._use.guard.commit_turn(context, turn)
+            else:
+                with self._keeper.history() as history:
+                    await self._use.guard.commit_turn(replaced(context, history=history), turn)
         except EngineError as error:
             return error
+        except ProctorError as error:
+            return EngineError("engine.failed", f"commit_turn was not called: the history cannot be read ({error})")
         return None
 
     # ── maintenance ──

@@ -42,7 +42,8 @@ CODES: dict[str, Meaning] = {
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` to see the ids."),
     "config.syntax": Meaning("The config file is not valid TOML.", "Fix the line that the message names."),
     "runtime.not-allowed": Meaning(
-        "The runtime or kind of probe is an installed plugin that no config file lists, so Proctor does not load it.",
+        "The runtime, kind of probe or context engine is an installed plugin that no config file lists, so Proctor "
+        "does not load it.",
         "If you trust the plugin, add the config line that the message gives.",
     ),
     "runtime.locked": Meaning(
@@ -292,11 +293,12 @@ CODES: dict[str, Meaning] = {
         "Run again. If that does not help, reinstall the agent program.",
     ),
     "runtime.ambiguous": Meaning(
-        "Two installed packages offer a runtime, a model dialect or a kind of probe with the same id.",
+        "Two installed packages offer a runtime, model dialect, kind of probe or context engine with the same id.",
         "Uninstall one of them.",
     ),
     "runtime.broken": Meaning(
-        "The plugin's runtime, model dialect or kind of probe cannot be loaded, or does not implement its interface.",
+        "The plugin's runtime, model dialect, kind of probe or context engine cannot be loaded, or does not implement "
+        "its interface.",
         "Update or uninstall the plugin, or report the error to its author.",
     ),
     "runtime.unproven": Meaning(
@@ -349,6 +351,19 @@ CODES: dict[str, Meaning] = {
     ),
     "machine.port": Meaning("No loopback port could be opened.", "Choose another port.", retryable=True),
     # ── a context engine ──
+    "engine.unknown": Meaning("No context engine has this id.", "Run `proctor engines list` to see the ids."),
+    "engine.options": Meaning(
+        "The context engine does not accept one of the session's `context.options`, or its value.",
+        "Correct the option that the message names.",
+    ),
+    "engine.key-reused": Meaning(
+        "A turn was committed to a context engine before, with other messages.",
+        "Run `proctor session verify`: the session may differ from its record.",
+    ),
+    "engine.damaged": Meaning(
+        "A file of a context engine is damaged, is of another kind, or was written by a newer version.",
+        "Use the version that wrote it, or reset the session, which removes what the engine knows.",
+    ),
     "engine.failed": Meaning(
         "A context engine raised an error.",
         "Report the error to the engine's author; `proctor engines check ID` shows whether the engine is sound.",
