@@ -14,17 +14,17 @@ _PUBLIC = frozenset(
     """
     ApiSmoke ApprovalAsked ApprovalResolved Approvals BrowserSmoke BrowserStep Campaign CampaignReport Cancelled
     ChangeKind CheckedRequest ClassProbe ClockFired CompactStatus Compaction CompactionBegan CompactionEnded
-    ContextAssembled ContextDegraded ControlFiles DeadlineError Decide Decision Ending ErrorReported Event
-    EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow FlowId FrameNoted HangupError HeadlessRun
-    HistoryGiven HistoryOffered HistoryRead HookRan ImportSmoke InputError LimitReached Limits MachineError Mission
-    MissionId Model ModelRerouted Normalization NoteMade OffsetEvent Outcome OutputFile OutputFixtureDiff
-    OutputFormat PeerError Pool ProcessExited ProctorError PromptSent Question ReasoningSaid ReasoningStreamed
-    RefusedError RenderHash ReplyReceived Request RequestSent ResponseExpect ResultFound RuntimeId ScriptUnfit
-    Select Service Session SessionBegan SessionRefused SessionSummary SessionTurn SideEffect SimTrace SinkCall
-    SqliteQuery StatedChange StatusChanged StdoutCase StdoutGolden StreamEnded TestSuiteParity TextSaid TextStreamed
-    ThreadLeft Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn TurnAsked TurnBegan TurnCommitted TurnEnded
-    TurnSettled TurnSteered UnitTests Unrecognized UsageReported WarningRaised WireError Workspace pool
-    probes_for_task_class run session sessions
+    CompactionNotice Context ContextAssembled ContextDegraded ControlFiles DeadlineError Decide Decision Ending
+    ErrorReported Event EvidenceError EvidenceKept Expect FactsStated FailureObserved Flow FlowId FrameNoted
+    HangupError HeadlessRun HistoryGiven HistoryOffered HistoryRead HookRan ImportSmoke InputError LimitReached
+    Limits MachineError Mission MissionId Model ModelRerouted Normalization NoteMade OffsetEvent Outcome OutputFile
+    OutputFixtureDiff OutputFormat PeerError Pool ProcessExited ProctorError PromptDraft PromptSent Question
+    ReasoningSaid ReasoningStreamed RefusedError RenderHash ReplyReceived Request RequestSent ResponseExpect
+    ResultFound RuntimeId ScriptUnfit Select Service Session SessionBegan SessionRefused SessionSummary SessionTurn
+    SideEffect SimTrace SinkCall SqliteQuery StatedChange StatusChanged StdoutCase StdoutGolden StreamEnded
+    TestSuiteParity TextSaid TextStreamed ThreadLeft Tool ToolBegan ToolEnded ToolStreamed TraceLaw Turn TurnAsked
+    TurnBegan TurnCommitted TurnContext TurnEnded TurnSettled TurnSteered UnitTests Unrecognized UsageReported
+    WarningRaised WireError Workspace Yield pool probes_for_task_class run session sessions
     """.split()
 )
 

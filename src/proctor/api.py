@@ -3,12 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import anyio.to_thread
+import msgspec
 from msgspec import to_builtins
 
+from proctor import decoding
 from proctor.attempt.converse import LiveSession as Session
 from proctor.attempt.converse import Turn
 from proctor.attempt.hold import RecordMode
@@ -16,14 +19,16 @@ from proctor.attempt.model import DECIDE_S
 from proctor.attempt.stream import OffsetEvent
 from proctor.campaign.freeze import read_given
 from proctor.campaign.run import run_campaign
+from proctor.campaign.session_engine import DEFAULT_ENGINE, NO_ENGINE, ContextRequest
 from proctor.campaign.sessions import ConversationRequest, KeptRequest, Sessions, open_sessions
 from proctor.campaign.suite import flows_on
 from proctor.campaign.watch import CampaignWatcher
 from proctor.config.load import load_config
 from proctor.config.project import load_project_built, load_project_spec, probes_for_task_class
 from proctor.context.compaction import Compaction
-from proctor.context.engine import CompactStatus
-from proctor.context.model import SessionSettings, SessionTurn
+from proctor.context.engine import CompactStatus, Complete
+from proctor.context.hooks import CompactionHook, CompactionNotice, PromptDraft, PromptHook
+from proctor.context.model import SessionSettings, SessionTurn, TurnContext
 from proctor.context.report import SessionSummary, list_sessions
 from proctor.errors import (
     DeadlineError,
@@ -87,11 +92,12 @@ from proctor.event.model import (
     WarningRaised,
 )
 from proctor.event.outcome import Ending, Outcome
+from proctor.event.row import FailurePolicy
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.ids import FlowId, MissionId, RuntimeId, ThreadId
 from proctor.report.campaign import CampaignReport
 from proctor.report.write_report import write_report
-from proctor.runtime.base import Decide, Decision, Question, Tool
+from proctor.runtime.base import Decide, Decision, Question, Tool, Yield
 from proctor.spec.campaign_options import LimitsSpec as Limits
 from proctor.spec.campaign_options import SelectSpec as Select
 from proctor.spec.choices import Approvals
@@ -106,6 +112,7 @@ from proctor.spec.command_probes import (
     StdoutCase,
     StdoutGolden,
 )
+from proctor.spec.context_settings import ContextSettings
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.expect import ExpectSpec as Expect
 from proctor.spec.load import LoadedSpec, SpecOverrides
@@ -150,6 +157,8 @@ __all__ = [
     "Compaction",
     "CompactionBegan",
     "CompactionEnded",
+    "CompactionNotice",
+    "Context",
     "ContextAssembled",
     "ContextDegraded",
     "ControlFiles",
@@ -193,6 +202,7 @@ __all__ = [
     "Pool",
     "ProcessExited",
     "ProctorError",
+    "PromptDraft",
     "PromptSent",
     "Question",
     "ReasoningSaid",
@@ -235,6 +245,7 @@ __all__ = [
     "TurnAsked",
     "TurnBegan",
     "TurnCommitted",
+    "TurnContext",
     "TurnEnded",
     "TurnSettled",
     "TurnSteered",
@@ -244,6 +255,7 @@ __all__ = [
     "WarningRaised",
     "WireError",
     "Workspace",
+    "Yield",
     "pool",
     "probes_for_task_class",
     "run",
@@ -259,6 +271,28 @@ Approving: TypeAlias = Literal["deny", "accept", "workspace"] | Decide
 
 SecretsGiven: TypeAlias = Sequence[str | Path] | Mapping[str, str]
 """Values to mask by their names; or names of environment variables, and paths of files with secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The context engine of a session with an id: it decides what the model should know in each turn."""
+
+    engine: str = DEFAULT_ENGINE
+    """Id of the engine: `none`, `window`, `lossless`, or a plugin that the config names."""
+    policy: FailurePolicy = "degrade"
+    """What follows if the engine fails: `degrade` runs the turn without it, `strict` refuses the turn."""
+    mode: Literal["per_turn", "thread_bootstrap"] | None = None
+    """When the agent's thread is given the context. None for what the engine asks for."""
+    window: int | None = None
+    """Tokens of the model's context window, where the agent does not report it. None for 128,000."""
+    tools: Literal["elided", "shape", "whole"] | None = None
+    """How much of tool calls is given. None for all of it as items of the agent, and its shape as text."""
+    complete: Complete | Literal["agent"] | None = None
+    """Calls a model for the engine: an async function that takes a prompt and returns the answer; or `agent`, the
+    session's own agent, read-only, in a separate attempt. None if the engine has no model."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the engine."""
+
 
 SESSION_LIMITS = Limits(attempt="1h", turn="10m", stall="2m")
 """The default limits of a session. `attempt` and `tokens` apply to the whole session."""
@@ -286,6 +320,10 @@ def session(
     id: str | None = None,  # noqa: A002  the name that a caller expects
     ephemeral: bool = False,
     thread: str | None = None,
+    context: Context | None = None,
+    before_prompt_build: Sequence[PromptHook] = (),
+    before_compaction: Sequence[CompactionHook] = (),
+    after_compaction: Sequence[CompactionHook] = (),
 ) -> AbstractAsyncContextManager[Session]:
     """Open a conversation with an agent. It has its own process, which always ends with the block.
 
@@ -303,6 +341,9 @@ def session(
     With an `id` the session can be opened again, in this or another process, and knows what was said: its evidence is
     on disk, and the agent's home and the workspace are kept in the user's state folder until the session is deleted.
     `thread` begins it with a thread that the agent keeps already, such as one of the user's own (`profile="mine"`).
+    `context` is its context engine, by default that of proctor.toml. With one, the session also continues on another
+    runtime, or on a new thread, and with `ephemeral` no native thread is kept. `before_prompt_build` may change what
+    the agent is given; `before_compaction` and `after_compaction` observe every compaction.
     """
     given = dict(locals())
     _check("session", given)
@@ -388,6 +429,10 @@ class Pool:
         id: str | None = None,  # noqa: A002  the name that a caller expects
         ephemeral: bool = False,
         thread: str | None = None,
+        context: Context | None = None,
+        before_prompt_build: Sequence[PromptHook] = (),
+        before_compaction: Sequence[CompactionHook] = (),
+        after_compaction: Sequence[CompactionHook] = (),
     ) -> AbstractAsyncContextManager[Session]:
         """Open a conversation like `proctor.session`, but on the shared process, where full access is not allowed.
 
@@ -399,8 +444,12 @@ class Pool:
         _check("session", given)
         if script is None and "model" not in self._spec["flows"][0]:
             raise _no_model("session")
-        if id is None and (ephemeral or thread is not None):
-            raise _wrong("id", "`ephemeral` and `thread` are for sessions with an `id`")
+        hooks = (*before_prompt_build, *before_compaction, *after_compaction)
+        if id is None and (ephemeral or hooks or thread is not None or context is not None):
+            raise _wrong("id", "`ephemeral`, `thread`, `context` and hooks are for sessions with an `id`")
+        chosen = None if id is None else _context_settings(context)
+        if hooks and chosen is not None and chosen.engine == NO_ENGINE:
+            raise _wrong("context", f"hooks need a context engine, and the engine is `{NO_ENGINE}`")
         for name in ("mission", "campaign", "usd"):
             if getattr(limits, name) is not None:
                 what = "this limit is for campaigns; a session has the limits attempt, turn, stall, tokens and evidence"
@@ -424,9 +473,20 @@ class Pool:
             if id is None
             else KeptRequest(
                 key=id,
-                settings=_settings(spec, workspace=workspace, script=script),
+                settings=_settings(
+                    spec, workspace=workspace, script=script, context=None if context is None else chosen
+                ),
                 is_ephemeral=ephemeral,
                 adopted=None if thread is None else ThreadId(thread),
+                context=None
+                if chosen is None or chosen.engine == NO_ENGINE
+                else ContextRequest(
+                    settings=chosen,
+                    complete=context.complete if context is not None and callable(context.complete) else None,
+                    before_prompt_build=tuple(before_prompt_build),
+                    before_compaction=tuple(before_compaction),
+                    after_compaction=tuple(after_compaction),
+                ),
             ),
         )
         with _parameters_named():
@@ -443,6 +503,7 @@ def session_settings(
     approvals: str = "deny",
     script: str | Path | None = None,
     profile: ProfileName = "fresh",
+    context: Context | None = None,
 ) -> SessionSettings:
     """Check how a session would be opened, and return that. Opens nothing. Raises InputError as `session` does."""
     _check("session", dict(locals()))
@@ -452,7 +513,8 @@ def session_settings(
     spec = _with(spec, flow={"approvals": approvals}, script=script)
     with _parameters_named():
         load_project_built(spec, name=_NAME, folder=Path.cwd())
-    return _settings(spec, workspace=workspace, script=script)
+    chosen = None if context is None else _context_settings(context)
+    return _settings(spec, workspace=workspace, script=script, context=chosen)
 
 
 def sessions(root: str | Path | None = None) -> tuple[SessionSummary, ...]:
@@ -584,6 +646,15 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
                 check.items(name, value, (str, Path), expected="names of variables and Paths, or a mapping of values")
             case "ephemeral" | "allow_unjudgeable":
                 check.flag(name, value)
+            case "context":
+                expected = 'proctor.Context, as in Context(engine="window")'
+                check.instance(name, value, Context, expected=expected, is_optional=True)
+                if value is not None:
+                    _check_context(check, value)
+            case "before_prompt_build" | "before_compaction" | "after_compaction":
+                check.items(name, value, object, expected="async functions")
+                for at, hook in enumerate(value):
+                    check.async_function(f"{name}[{at}]", hook, expected="an async function")
             case "spec":
                 check.instance(name, value, (str, Path, Campaign, Mapping), expected="a path, a Campaign or a mapping")
             case "on":
@@ -592,6 +663,13 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
                 check.instance(
                     name, value, Select, expected='proctor.Select, as in Select(tags=["quick"])', is_optional=True
                 )
+
+
+def _check_context(check: ArgumentChecker, context: Context) -> None:
+    check.mapping("context.options", context.options, is_optional=False)
+    if context.complete is not None and context.complete != "agent":
+        expected = "`agent`, or an async function that takes a prompt and returns the answer"
+        check.async_function("context.complete", context.complete, expected=expected)
 
 
 def _check_tools(check: ArgumentChecker, tools: Sequence[Tool]) -> None:
@@ -702,7 +780,13 @@ def _with(
     return {**spec, "missions": [mission], "flows": [{**spec["flows"][0], **(flow or {})}], **more}
 
 
-def _settings(spec: Mapping[str, Any], *, workspace: str | Path | None, script: str | Path | None) -> SessionSettings:
+def _settings(
+    spec: Mapping[str, Any],
+    *,
+    workspace: str | Path | None,
+    script: str | Path | None,
+    context: ContextSettings | None,
+) -> SessionSettings:
     """Return how a session is opened, without secrets and variables."""
     [flow] = spec["flows"]
     model = flow.get("model", {})
@@ -717,7 +801,20 @@ def _settings(spec: Mapping[str, Any], *, workspace: str | Path | None, script: 
         approvals=flow["approvals"],
         profile=flow["profile"],
         script=None if script is None else str(Path(script).absolute()),
+        context=context,
     )
+
+
+def _context_settings(context: Context | None) -> ContextSettings:
+    """Return which context engine a session uses: as given, else as configured, else the built-in default."""
+    if context is None:
+        return load_config(Path.cwd()).context or ContextSettings(engine=DEFAULT_ENGINE)
+    complete = None if callable(context.complete) else context.complete
+    given = {each.name: getattr(context, each.name) for each in fields(context)}
+    try:
+        return decoding.convert({**given, "options": dict(context.options), "complete": complete}, ContextSettings)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise _wrong("context", str(error)) from error
 
 
 def _model(model: Model | str) -> dict[str, Any]:

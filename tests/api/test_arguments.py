@@ -70,6 +70,12 @@ SESSION: list[tuple[dict[str, Any], str, str]] = [
     ({"id": 5}, "id", "a string or None"),
     ({"thread": 5}, "thread", "a string or None"),
     ({"ephemeral": "yes"}, "ephemeral", "True or False"),
+    ({"context": "window"}, "context", "proctor.Context"),
+    ({"context": proctor.Context(options=5)}, "context.options", "a mapping"),  # type: ignore[arg-type]
+    ({"context": proctor.Context(complete=shout)}, "context.complete", "not a synchronous function"),  # type: ignore[arg-type]
+    ({"before_prompt_build": [shout]}, "before_prompt_build[0]", "not a synchronous function"),
+    ({"before_compaction": shout_async}, "before_compaction", "a list of async functions"),
+    ({"after_compaction": [5]}, "after_compaction[0]", "an async function"),
 ]
 RUN: list[tuple[dict[str, Any], str, str]] = [
     ({"spec": 5}, "spec", "a path, a Campaign or a mapping"),

@@ -22,7 +22,9 @@ ELSEWHERE = {
     "workspace",
 }
 ELSEWHERE_TOO = {
+    "engine.complete",
     "engine.hook",
+    "engine.key-reused",
     "listener.stuck",
     "machine.health",
     "machine.ledger",

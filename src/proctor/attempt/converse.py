@@ -16,13 +16,14 @@ from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop
 from proctor.context.compaction import Compaction, native_compaction, with_native
 from proctor.context.engine import CompactStatus
+from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
-from proctor.context.lifecycle import ContextLifecycle, EngineUse
-from proctor.context.model import SessionTurn
+from proctor.context.lifecycle import ContextLifecycle
+from proctor.context.model import SessionTurn, TurnContext
 from proctor.context.port import ThreadOpening
 from proctor.errors import InputError, ProctorError
 from proctor.errors.arguments import ArgumentChecker
-from proctor.event.model import CompactionEnded, Event, TextSaid, TurnAsked
+from proctor.event.model import CompactionBegan, CompactionEnded, Event, TextSaid, TurnAsked, TurnBegan
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
 from proctor.event.row import CancelRequested, SteerTaken, SupervisorRow, TurnClosed, TurnWanted
 from proctor.event.usage import Usage, UsageFold
@@ -40,6 +41,7 @@ class Turn:
         self._last_offset: int | None = None
         self._ending = NOT_ENDED
         self._failure: ProctorError | None = None
+        self._context: TurnContext | None = None
         self._over = anyio.Event()
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -59,9 +61,15 @@ class Turn:
             raise self._failure
         return self._ending
 
-    def conclude(self, ending: Ending, failure: ProctorError | None) -> None:
+    @property
+    def context(self) -> TurnContext | None:
+        """What the context engine did for the turn. None before its end, or if the session has no engine."""
+        return self._context
+
+    def conclude(self, ending: Ending, failure: ProctorError | None, context: TurnContext | None) -> None:
         """End the turn. Called once, by the session."""
         self._last_offset, self._ending, self._failure = self._stream.offset, ending, failure
+        self._context = context
         self._over.set()
         self._stream.wake()
 
@@ -109,12 +117,11 @@ class LiveSession:
         self._stream = stream
         self._keeper = keeper
         self._compaction: CompactionEnded | None = None
-        self._usage = UsageFold()
         self._port: _Port | None = None
         self._lifecycle: ContextLifecycle | None = None
         if context is not None and keeper is not None:
-            self._port = _Port(supervision, self._usage)
-            self._lifecycle = ContextLifecycle(context, keeper=keeper, port=self._port, clock=supervision.request.clock)
+            self._port = _Port(supervision)
+            self._lifecycle = ContextLifecycle(context, keeper=keeper, port=self._port)
         self._work: _Work | None = None
         self._wake = anyio.Event()
         # Why the session has ended or is ending; None while it accepts turns.
@@ -225,8 +232,6 @@ class LiveSession:
         if session is None:
             return Compaction(status=CompactStatus.NOT_NEEDED, reason="the session has no native thread yet")
         ending = await self._begin(session.compact, text=None)
-        if self._lifecycle is not None:
-            self._lifecycle.native_compaction_ended()
         return native_compaction(ending, self._compaction)
 
     async def reset(self) -> None:
@@ -309,6 +314,12 @@ class LiveSession:
             await self._done.wait()
         self._scope.cancel()
 
+    def yield_turn(self, why: str) -> None:
+        """Stop the running turn for this reason. Does not wait for its end."""
+        if self._work is not None:
+            self._work.why = why
+            self._work.stop.set()
+
     def event_recorded(self, event: Event) -> None:
         """Take a recorded event: remember the answer, and publish it to readers."""
         if isinstance(event, TurnAsked):
@@ -317,8 +328,10 @@ class LiveSession:
             self.answer = event.text
         elif isinstance(event, CompactionEnded):
             self._compaction = event
-        if self._lifecycle is not None:
-            self._usage.feed(event)
+        if self._port is not None:
+            self._port.feed(event)
+        if self._lifecycle is not None and isinstance(event, CompactionBegan | CompactionEnded):
+            self._lifecycle.compaction_seen(event)
         if self._keeper is not None:
             self._keeper.feed(event)
             self._supervision.last_turn = self._keeper.last_turn
@@ -365,8 +378,10 @@ class LiveSession:
         supervision.tap.record(TurnClosed())
         if self._keeper is not None:
             await self._keeper.settle()
-        if self._lifecycle is not None:
+        context = None
+        if self._lifecycle is not None and self._keeper is not None:
             await self._lifecycle.finalize_turn()
+            context = self._lifecycle.context_of(self._keeper.last_over)
         self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(
@@ -379,7 +394,7 @@ class LiveSession:
         self._work, self._wake = None, anyio.Event()
         if self._over is not None:
             self._wake.set()
-        work.turn.conclude(self.ending, self.failure)
+        work.turn.conclude(self.ending, self.failure, context)
 
     async def _watched(self, work: Callable[[], Awaitable[None]], *, stop: anyio.Event) -> None:
         supervision = self._supervision
@@ -411,11 +426,18 @@ class LiveSession:
 class _Port:
     """The agent of a sitting, for the lifecycle of its turns."""
 
-    def __init__(self, supervision: Supervision, usage: UsageFold) -> None:
+    def __init__(self, supervision: Supervision) -> None:
         self.threads: ThreadSlot | None = None
         self.tasks: TaskGroup | None = None
+        self.has_turn_begun = False
         self._supervision = supervision
-        self._usage = usage
+        self._usage = UsageFold()
+
+    def feed(self, event: Event) -> None:
+        """Take a recorded event."""
+        self._usage.feed(event)
+        if isinstance(event, TurnAsked | TurnBegan):
+            self.has_turn_begun = isinstance(event, TurnBegan)
 
     @property
     def runtime_id(self) -> RuntimeId:

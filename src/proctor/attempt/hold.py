@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -22,11 +23,12 @@ from proctor.attempt.supervision import Supervision
 from proctor.attempt.threads import ThreadSlot
 from proctor.attempt.turn import open_session
 from proctor.attempt.workspace_layout import InPlace, private_workspace, remove_scratch
+from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
-from proctor.context.lifecycle import EngineUse
 from proctor.errors import MachineError, ProctorError
 from proctor.event.row import SessionRefusal
 from proctor.evidence.seal import write_seal
+from proctor.runtime.base import Tool, Yield
 from proctor.runtime.thread_normalizer import normalizer_of
 from proctor.workspace.snapshot import EMPTY, LEFTOVERS, remove_leftovers, snapshot
 
@@ -83,6 +85,21 @@ async def hold_session(
         await remove_scratch(request)
 
 
+def _yielding(tool: Tool, yield_turn: Callable[[str], None]) -> Tool:
+    """Return the tool, with an end of the turn in place of a `Yield` that it raises."""
+
+    async def call(arguments: Any) -> str:
+        try:
+            return await tool.call(arguments)
+        except Yield as reason:
+            yield_turn(f"yielded by the tool {tool.name}" + (f": {reason}" if str(reason) else ""))
+        # The turn is being stopped, and this call with it.
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    return replace(tool, call=call)
+
+
 def _absent_leftovers(root: Path) -> list[str]:
     return [name for name in LEFTOVERS if not os.path.lexists(root / name)]
 
@@ -101,6 +118,7 @@ class _SessionHolder:
     ) -> None:
         self._is_on_disk = keep is RecordMode.DISK
         base_root = request.judging / "base" if self._is_on_disk else None
+        request = replace(request, tools=tuple(_yielding(tool, self._yield_turn) for tool in request.tools))
         layout = private_workspace(request) if workspace is None else InPlace(root=workspace, base_root=base_root)
         self._supervision = Supervision(request, layout)
         self._is_seal_late = False
@@ -120,6 +138,9 @@ class _SessionHolder:
             context=context,
         )
         self._has_engine = context is not None
+
+    def _yield_turn(self, why: str) -> None:
+        self._live.yield_turn(why)
 
     async def lay_out(self) -> None:
         """Create the scratch folder and, on disk, the evidence folder with attempt.json and prompt.txt."""
@@ -161,8 +182,13 @@ class _SessionHolder:
     async def _open_threads(self, tasks: TaskGroup) -> AsyncIterator[None]:
         """Start the turns, with the thread of the request or, for a context engine, with those that it needs."""
         live, supervision = self._live, self._supervision
+        sitting = supervision.request.sitting
+        is_import = sitting is not None and sitting.is_import
         if self._has_engine:
             threads = ThreadSlot(supervision, tasks)
+            if is_import:
+                # Not left to the first turn: what the thread holds already is part of its history.
+                await threads.import_history()
             with anyio.CancelScope() as beside:
                 async with anyio.create_task_group() as work:
                     work.start_soon(partial(live.live_with, threads, work))
@@ -172,8 +198,7 @@ class _SessionHolder:
                 raise threads.failure
             return
         async with open_session(supervision) as session:
-            sitting = supervision.request.sitting
-            if sitting is not None and sitting.is_import:
+            if is_import:
                 await session.read_history()
             tasks.start_soon(live.live)
             yield

@@ -32,10 +32,13 @@ class ThreadSlot:
         self._open: _OpenThread | None = None
         self._opened = 0
 
-    async def open(self, opening: ThreadOpening) -> Session:
-        """Leave the thread that is open, if any, and open one. Raises what the opening raises."""
+    async def open(self, opening: ThreadOpening | None) -> Session:
+        """Leave the thread that is open, if any, and open one: that of the request if `opening` is None.
+
+        Raises what the opening raises.
+        """
         await self.close()
-        if self._opened:
+        if self._opened and opening is not None:
             self._supervision.tap.record(ThreadDropped(why=opening.decision.reason))
         self._opened += 1
         thread = _OpenThread()
@@ -52,7 +55,18 @@ class ThreadSlot:
                 await thread.is_closed.wait()
             self._supervision.session = None
 
-    async def _serve(self, thread: _OpenThread, opening: ThreadOpening, *, task_status: TaskStatus[Session]) -> None:
+    async def import_history(self) -> None:
+        """Open the thread of the request, and read its history into the record. Leaves it open."""
+        session = await self.open(None)
+        try:
+            await session.read_history()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _serve(
+        self, thread: _OpenThread, opening: ThreadOpening | None, *, task_status: TaskStatus[Session]
+    ) -> None:
         try:
             async with open_session(self._supervision, opening) as session:
                 thread.session = session

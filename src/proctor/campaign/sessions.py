@@ -22,15 +22,17 @@ from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.campaign.scratch import open_scratch
+from proctor.campaign.session_engine import ContextRequest, SittingAgent, open_engine
 from proctor.campaign.stamp import stamp
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
 from proctor.context.binding import ThreadDecision, ThreadReason, decide_thread
+from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
 from proctor.context.kept_session import AGENT_HOMES, KeptSession, open_kept_session, tools_digest
 from proctor.context.model import SessionSettings, Sitting, SittingState
 from proctor.context.store import read_store
-from proctor.errors import EvidenceError, InputError, MachineError, ProctorError, RefusedError, disk_error
+from proctor.errors import EngineError, EvidenceError, InputError, MachineError, ProctorError, RefusedError, disk_error
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import SittingRef
 from proctor.evidence.layout import RootPaths, RunPaths
@@ -40,7 +42,7 @@ from proctor.plan.expand import expand, resolve_flow
 from proctor.plan.model import Contents, ResolvedFlow
 from proctor.runtime.base import Decide, Tool
 from proctor.runtime.resolve import Candidate
-from proctor.spec.choices import Isolation
+from proctor.spec.choices import Approvals, Isolation, Sandbox
 from proctor.spec.load import LoadedSpec
 from proctor.workspace.snapshot import EMPTY
 
@@ -73,6 +75,8 @@ class KeptRequest:
     must_exist: bool = False
     adopted: ThreadId | None = None
     """A thread that the agent keeps already, with which a new session begins."""
+    context: ContextRequest | None = None
+    """The context engine. None if only the native thread remembers what was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +86,13 @@ class _OpenedSitting:
     kept: KeptSession
     keeper: SessionKeeper
     ref: SittingRef
-    decision: ThreadDecision
+    decision: ThreadDecision | None
+    """How the thread is opened. None if the first turn decides, with its context engine."""
     folders: KeptFolders
     workspace: Path
+    tools: tuple[Tool, ...]
+    """The tools of the caller and of the engine."""
+    engine: EngineUse | None
 
 
 class Sessions:
@@ -148,10 +156,11 @@ class Sessions:
                         yield live
                 except RefusedError as error:
                     # Any other code is about something that the runtime cannot do for any thread.
-                    if is_open or sitting.decision.how == "start" or error.code != "peer.refused":
+                    decision = sitting.decision
+                    if is_open or decision is None or decision.how == "start" or error.code != "peer.refused":
                         raise
                     if request.kept.adopted is not None or sitting.kept.has_history or is_forgotten:
-                        raise _lost(candidate.runtime_id, sitting.decision, error) from error
+                        raise _lost(candidate.runtime_id, decision, error) from error
                     # Nothing was said in it, and agents store some threads only with their first turn.
                     sitting.keeper.forget_thread()
                     is_forgotten = True
@@ -172,58 +181,100 @@ class Sessions:
             # In a thread: it may have to read the record of a sitting that was killed.
             kept = await anyio.to_thread.run_sync(stack.enter_context, opening)
             process = await self._shared_process(candidate)
-            tools = tools_digest(request.tools)
-            decision = self._decide(kept, asked, runtime_id=runtime_id, tools=tools, process=process)
             kept.pool_workspaces = None if process is None else self._agents.workspaces
-            folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
-            n, first_turn = kept.store.next_sitting(), kept.store.next_turn()
-            sitting = Sitting(
-                n=n,
-                run_id=self._run_id,
-                attempt_id=attempt,
-                runtime_id=runtime_id,
-                began_at_ms=clock.wall_ms(),
-                state=SittingState.OPEN,
-                is_import=asked.adopted is not None,
-                tools=tools,
-                process=process,
-                is_ephemeral=asked.is_ephemeral,
-            )
-            keeper = SessionKeeper(kept, sitting, first_turn=first_turn)
-            await keeper.begin(asked.settings)
-            try:
-                yield _OpenedSitting(
-                    kept=kept,
-                    keeper=keeper,
-                    ref=SittingRef(
-                        session=kept.header.id,
-                        n=n,
-                        is_fresh=decision.how == "start",
-                        first_turn=first_turn,
-                        history_after=kept.store.setup.history_after,
-                        tools=tools,
-                        is_import=sitting.is_import,
-                    ),
-                    decision=decision,
-                    folders=folders,
-                    workspace=request.workspace or kept.workspace,
+            async with AsyncExitStack() as engines:
+                engine, tools = await self._open_engine(engines, request, asked, candidate, kept, process)
+                catalog = tools_digest(tools)
+                decision = None
+                if engine is None or asked.adopted is not None:
+                    decision = self._decide(kept, asked, runtime_id=runtime_id, tools=catalog, process=process)
+                folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
+                sitting = Sitting(
+                    n=kept.store.next_sitting(),
+                    run_id=self._run_id,
+                    attempt_id=attempt,
+                    runtime_id=runtime_id,
+                    began_at_ms=clock.wall_ms(),
+                    state=SittingState.OPEN,
+                    is_import=asked.adopted is not None,
+                    tools=catalog,
+                    process=process,
+                    is_ephemeral=asked.is_ephemeral,
                 )
-            except Exception as error:
-                # Kept out of the store, which would report an SQLite error of the caller as its own damage.
-                failure = error
-            finally:
-                # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
-                with anyio.CancelScope(shield=True):
-                    await keeper.close()
+                first_turn = kept.store.next_turn()
+                keeper = SessionKeeper(kept, sitting, first_turn=first_turn)
+                await keeper.begin(asked.settings)
+                try:
+                    yield _OpenedSitting(
+                        kept=kept,
+                        keeper=keeper,
+                        ref=SittingRef(
+                            session=kept.header.id,
+                            n=sitting.n,
+                            is_fresh=not kept.has_history if decision is None else decision.how == "start",
+                            first_turn=first_turn,
+                            history_after=kept.store.setup.history_after,
+                            tools=catalog,
+                            is_import=sitting.is_import,
+                            is_ephemeral=sitting.is_ephemeral,
+                            engine=None if engine is None else engine.info.id,
+                            owns_compaction=engine is not None and engine.info.owns_compaction,
+                        ),
+                        decision=decision,
+                        folders=folders,
+                        workspace=request.workspace or kept.workspace,
+                        tools=tools,
+                        engine=engine,
+                    )
+                except Exception as error:
+                    # Kept out of the store, which would report an SQLite error of the caller as its own damage.
+                    failure = error
+                finally:
+                    # Shielded, so that the last turn of a cancelled caller is stored; each write is bounded.
+                    with anyio.CancelScope(shield=True):
+                        await keeper.close()
         if failure is not None:
             raise failure
+
+    async def _open_engine(
+        self,
+        engines: AsyncExitStack,
+        request: ConversationRequest,
+        asked: KeptRequest,
+        candidate: Candidate,
+        kept: KeptSession,
+        process: ProcessId | None,
+    ) -> tuple[EngineUse | None, tuple[Tool, ...]]:
+        """Open the context engine, if there is one. Returns it, and all tools of the sitting."""
+        if asked.context is None:
+            return None, request.tools
+        agent = SittingAgent(
+            candidate=candidate,
+            model=self._flow.model.name,
+            process=process,
+            tools=request.tools,
+            complete=partial(self._complete, request, candidate),
+            is_origin_continued=self._is_origin_continued(kept),
+        )
+        opened = open_engine(asked.context, kept, agent, clock=self._agents.clock)
+        engine, own_tools = await engines.enter_async_context(opened)
+        return engine, (*request.tools, *own_tools)
+
+    async def _complete(self, request: ConversationRequest, candidate: Candidate, prompt: str) -> str:
+        """Ask the agent as a model: read-only, in an ephemeral thread, which is an attempt of this run."""
+        asking = ConversationRequest(loaded=_read_only(request.loaded))
+        async with self._converse(asking, candidate, self._next_attempt(), None) as live:
+            ending = await live.say(prompt)
+            if ending.outcome is not Outcome.COMPLETED:
+                raise EngineError("engine.complete", f"the agent's turn ended as {ending.outcome}: {ending.detail}")
+            return live.answer or ""
 
     def _refuse_unkept(self, asked: KeptRequest) -> None:
         if self._keep is not RecordMode.DISK:
             what = "a session with an id needs its evidence on disk"
             suggestion = 'Open the pool with `evidence="disk"`.'
             raise InputError("spec.unsupported", what, file="session", key="evidence", suggestion=suggestion)
-        if asked.is_ephemeral:
+        if asked.is_ephemeral and asked.context is None:
             what = "without its native thread, a session with the engine `none` remembers nothing"
             raise InputError("spec.unsupported", what, file="session", key="ephemeral")
 
@@ -323,10 +374,10 @@ class Sessions:
                 },
                 decide=request.decide,
                 decide_deadline_s=request.decide_deadline_s,
-                tools=request.tools,
+                tools=request.tools if sitting is None else sitting.tools,
                 tool_deadline_s=request.tool_deadline_s,
                 sitting=None if sitting is None else sitting.ref,
-                is_persistent=sitting is not None,
+                is_persistent=sitting is not None and not sitting.ref.is_ephemeral,
                 resume=decision.thread if decision is not None and decision.how == "resume" else None,
                 fork=decision.thread if decision is not None and decision.how == "fork" else None,
                 fork_through=None if decision is None else decision.through,
@@ -338,6 +389,7 @@ class Sessions:
                     keep=self._keep,
                     workspace=request.workspace if sitting is None else sitting.workspace,
                     keeper=None if sitting is None else sitting.keeper,
+                    context=None if sitting is None else sitting.engine,
                 ) as live:
                     self._open[attempt] = live
                     place.opened()
@@ -348,6 +400,9 @@ class Sessions:
                 raise
             finally:
                 if live is not None:
+                    if sitting is not None and sitting.engine is not None:
+                        # The first turn has started the program.
+                        place.opened()
                     place.ended(live.outcome, live.ending.code)
                 self._open.pop(attempt, None)
                 if self._is_closed and not self._open:
@@ -369,6 +424,13 @@ class Sessions:
 def _lost(runtime_id: RuntimeId, decision: ThreadDecision, error: RefusedError) -> MachineError:
     what = f"{runtime_id} cannot continue the thread {decision.thread}: {error.what}"
     return MachineError("session.thread-lost", what)
+
+
+def _read_only(loaded: LoadedSpec) -> LoadedSpec:
+    """Return the same spec with a flow that changes nothing."""
+    [flow] = loaded.spec.flows
+    flow = structs.replace(flow, sandbox=Sandbox.READ_ONLY, approvals=Approvals.DENY)
+    return dataclasses.replace(loaded, spec=structs.replace(loaded.spec, flows=[flow]))
 
 
 def _make_folders(kept: KeptSession, runtime_id: RuntimeId, *, has_home: bool) -> KeptFolders:

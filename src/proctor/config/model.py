@@ -9,6 +9,7 @@ import msgspec
 
 from proctor.config.retention import RetentionSettings
 from proctor.ids import RuntimeId
+from proctor.spec.context_settings import ContextSettings
 from proctor.spec.source_file import SourceFile
 from proctor.spec.struct import Spec
 from proctor.spec.task_classes import TaskClass
@@ -74,6 +75,9 @@ class ConfigFile(Spec, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     """How long evidence is kept. Default: no limit."""
 
+    context: ContextSettings | None = None
+    """The context engine of sessions with an id that name none. Default: `lossless`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
@@ -138,6 +142,11 @@ class Config:
             if file.value.default_runtime is not None:
                 return Setting(value=file.value.default_runtime, source=_source(file, "default_runtime"))
         return Setting(value=default, source=BUILT_IN)
+
+    @property
+    def context(self) -> ContextSettings | None:
+        """The context engine of sessions that name none; None for the built-in default."""
+        return next((file.value.context for file in self.files if file.value.context is not None), None)
 
     @property
     def retention(self) -> RetentionSettings:

@@ -3,7 +3,23 @@
 from msgspec.structs import replace
 
 from proctor.context.model import TurnContext
-from proctor.event.model import ContextAssembled, ContextDegraded, Event, HistoryGiven, HistoryOffered, TurnBegan
+from proctor.event.model import (
+    CompactionEnded,
+    ContextAssembled,
+    ContextDegraded,
+    Event,
+    HistoryGiven,
+    HistoryOffered,
+    ReasoningSaid,
+    ReasoningStreamed,
+    TextSaid,
+    TextStreamed,
+    ToolBegan,
+    TurnBegan,
+)
+
+LOST = "context lost to native compaction"
+"""The agent shortened its thread after it was given the context, and before the model saw it."""
 
 
 class ContextFold:
@@ -12,6 +28,7 @@ class ContextFold:
     def __init__(self) -> None:
         self.context: TurnContext | None = None
         self._offered = 0
+        self._is_unseen = False
 
     def feed(self, event: Event) -> None:
         match event:
@@ -20,7 +37,12 @@ class ContextFold:
             case ContextDegraded(code=code, detail=detail) if self.context is not None:
                 self.context = replace(self.context, degraded=f"{detail} ({code})")
             case HistoryGiven(entries=entries) if entries:
+                self._is_unseen = True
                 self._given(len(entries), "items")
+            case TextSaid() | TextStreamed() | ReasoningSaid() | ReasoningStreamed() | ToolBegan():
+                self._is_unseen = False
+            case CompactionEnded(ok=ok) if self._is_unseen and ok is not False and self.context is not None:
+                self.context = replace(self.context, degraded=LOST)
             case HistoryOffered(how="text", entries=entries):
                 self._offered = len(entries)
             case TurnBegan() if self._offered:

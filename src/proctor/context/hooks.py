@@ -1,4 +1,4 @@
-"""Hooks of the caller that see the prompt as the agent will get it."""
+"""Hooks of the caller: they see the prompt as the agent will get it, and every compaction."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,6 +30,28 @@ PromptHook = Callable[[PromptDraft], Awaitable[PromptDraft | None]]
 """Sees what the agent is about to be given, and returns it changed, or None to leave it as it is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionNotice:
+    """A compaction that is about to begin or has ended."""
+
+    backend: str
+    """Id of the engine, or of the runtime for the agent's own compaction."""
+    owns_compaction: bool
+    """Whether an engine owns the compaction of the session."""
+    trigger: str
+    """`manual` if it was requested, `auto` if the agent began it, `unknown` if the agent does not say."""
+    ok: bool | None = None
+    """Whether it succeeded. None before its end, or if it is unknown."""
+    tokens_before: int | None = None
+    """Tokens of the context before. None if they are unknown."""
+    tokens_after: int | None = None
+    """Tokens of the context after. None before its end, or if they are unknown."""
+
+
+CompactionHook = Callable[[CompactionNotice], Awaitable[None]]
+"""Observes a compaction. It changes nothing."""
+
+
 async def build_prompt(
     draft: PromptDraft, *, hooks: Sequence[PromptHook], policy: FailurePolicy
 ) -> tuple[PromptDraft, EngineError | None]:
@@ -59,6 +81,27 @@ async def build_prompt(
         if policy == "strict":
             raise problem
     return draft, problem
+
+
+async def observe_compaction(
+    name: str, hooks: Sequence[CompactionHook], notice: CompactionNotice
+) -> EngineError | None:
+    """Call the hooks in order. Returns why one of them failed; None if none did. `name` is the parameter's."""
+    problem: EngineError | None = None
+    for hook in hooks:
+        try:
+            answer = await callbacks.call(
+                lambda hook=hook: hook(notice),  # type: ignore[misc]
+                read=lambda _: True,
+                deadline_s=HOOK_S,
+                on_given_up=lambda: None,
+            )
+        except callbacks.CallbackError as error:
+            problem = EngineError("engine.hook", f"`{name}` raised {error}")
+        else:
+            if answer is None:
+                problem = EngineError("engine.hook", f"`{name}` did not answer within {HOOK_S:g} s")
+    return problem
 
 
 def _read(value: object, draft: PromptDraft) -> PromptDraft:

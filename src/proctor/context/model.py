@@ -11,6 +11,7 @@ from proctor.event.row import CommitStatus, ContextForm, FailurePolicy, ThreadCh
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.ids import AttemptId, Digest, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
 from proctor.spec.choices import Profile
+from proctor.spec.context_settings import ContextSettings
 
 TurnKind = Literal["prompt", "compaction", "import"]
 
@@ -134,6 +135,11 @@ class SessionTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a context engine did for the turn. Null if the session has none."""
 
     @property
+    def is_degraded(self) -> bool:
+        """Whether the turn completed, and its context engine did not apply to it, or not in full."""
+        return self.state.is_completed and self.context is not None and self.context.degraded is not None
+
+    @property
     def is_uncommitted(self) -> bool:
         """Whether the turn completed, and its context engine does not have it."""
         return self.context is not None and self.state in (TurnState.ACCEPTED, TurnState.READY, TurnState.BLOCKED)
@@ -234,6 +240,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     """`mine` if the agent uses its user's own settings."""
     script: str | None = None
     """The script that the scripted model plays."""
+    context: ContextSettings | None = None
+    """The context engine. Null for the default."""
 
     @property
     def is_users_home(self) -> bool:

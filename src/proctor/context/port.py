@@ -43,6 +43,10 @@ class AgentPort(Protocol):
         """How the last turn ended, as far as it is recorded."""
 
     @property
+    def has_turn_begun(self) -> bool:
+        """Whether the agent has begun the turn that was asked last."""
+
+    @property
     def usage(self) -> Usage | None:
         """Tokens of the last turn. None if they are unknown."""
 

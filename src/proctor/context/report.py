@@ -46,12 +46,22 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Number of turns that did not complete."""
     unsettled: int = 0
     """Number of turns whose end is not known yet. The next opening settles them from the record."""
+    degraded: int = 0
+    """Number of completed turns to which the context engine did not apply, or not in full."""
+    uncommitted: int = 0
+    """Number of completed turns that the context engine does not have."""
     last_asked_at_ms: int | None = None
     """Wall-clock time of the last request, in milliseconds since the epoch. Null before the first."""
     held_by: int | None = None
     """Process that has it open. Null if none has."""
     problem: str | None = None
     """Why it cannot be read. Null if it can."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every completed turn had its context and is committed, and no turn was cut off."""
+        is_cut_off = self.unsettled > 0 and self.held_by is None
+        return not (is_cut_off or self.degraded or self.uncommitted)
 
 
 class ShownTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -188,9 +198,11 @@ def _read_summary(paths: SessionPaths, header: SessionHeader, store: SessionStor
         forked_from=header.forked_from,
         runtime_id=sittings[-1].runtime_id if sittings else None,
         sittings=len(sittings),
-        turns=states.count(TurnState.ACCEPTED),
+        turns=sum(state.is_completed for state in states),
         discarded=states.count(TurnState.DISCARDED),
         unsettled=states.count(TurnState.ADMITTED),
+        degraded=sum(turn.is_degraded for turn in turns),
+        uncommitted=sum(turn.is_uncommitted for turn in turns),
         last_asked_at_ms=turns[-1].asked_at_ms if turns else None,
         held_by=holder_of(paths.folder),
     )

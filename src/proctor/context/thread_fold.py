@@ -63,6 +63,9 @@ class SittingFold:
             case TurnAsked():
                 self._is_in_turn, self._has_begun, self._compacted_at = True, False, None
             case TurnSettled():
+                if self._offered is not None and self._offered.how == "items":
+                    # The agent did not answer.
+                    self._change(is_unknown=True)
                 self._is_in_turn, self._offered = False, None
             case TurnBegan(turn=native):
                 self._has_begun = True
@@ -74,6 +77,9 @@ class SittingFold:
                 self._assembled = event
                 if event.thread == "resume":
                     self._note_context(event)
+                elif event.thread == "start":
+                    # Before the new thread is known: some agents name it after they were given messages.
+                    self.forget_thread()
             case HistoryOffered():
                 self._offered = event
             case HistoryGiven():
@@ -118,7 +124,7 @@ class SittingFold:
         is_fork = before is not None and before.is_fork and (chosen is None or chosen.thread == "fork")
         if is_fork and before is not None:
             thread = replace(before, thread=event.thread, tools=self._sitting.tools, is_fork=False)
-        else:
+        elif before is not None:
             self._changes.append(HeldChange(do="clear"))
         self.binding = thread
         if chosen is not None:

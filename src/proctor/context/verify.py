@@ -237,6 +237,7 @@ def _sitting_of(record: AttemptRecord, ref: SittingRef, paths: AttemptPaths, *, 
         is_import=ref.is_import,
         tools=ref.tools,
         process=_process_of(paths) if record.isolation is Isolation.SHARED else None,
+        is_ephemeral=ref.is_ephemeral,
         is_foreign=is_foreign,
     )
 

@@ -382,6 +382,11 @@ CODES: dict[str, Meaning] = {
         "Correct the failure that the message names, or use another engine. One call tests it again after that.",
         retryable=True,
     ),
+    "engine.complete": Meaning(
+        "A context engine called a model, and the call failed or exceeded its limit.",
+        "Read the reason in the message. The engine continues without the model.",
+        retryable=True,
+    ),
     "engine.no-place": Meaning(
         "The runtime has no place for the instructions of a context engine.",
         "Use a runtime that declares `takes_instructions` and `takes_turn_instructions` (`proctor runtimes matrix`).",

@@ -89,7 +89,7 @@ class SittingRef(Part, frozen=True, kw_only=True):
     n: int
     """Number of the sitting in the session. The first is 1."""
     is_fresh: bool
-    """Whether the native thread is new, not continued."""
+    """Whether nothing was said in the session before, so that nothing is continued."""
     first_turn: int
     """Number that the first turn of the sitting has, or would have, in the session."""
     history_after: int
@@ -98,6 +98,12 @@ class SittingRef(Part, frozen=True, kw_only=True):
     """Digest of the tools that the agent was offered."""
     is_import: bool
     """Whether it imported the history of a thread that existed before the session."""
+    is_ephemeral: bool = False
+    """Whether its native thread was not kept."""
+    engine: str | None = None
+    """Id of the context engine. Null if there was none."""
+    owns_compaction: bool = False
+    """Whether that engine owned the compaction of the session."""
 
 
 class AttemptRecord(Artifact, frozen=True, kw_only=True):

@@ -276,6 +276,10 @@ class SessionPaths:
         """Folder with the state of each context engine, in a folder named after it."""
         return self.folder / "engines"
 
+    def engine(self, id_: str) -> Path:
+        """Return the folder with the state of one context engine, which may not exist."""
+        return _inside(self.engines, id_)
+
     @property
     def has_old_layout(self) -> bool:
         """Whether it is a run of conversations, as an unreleased Proctor stored them."""

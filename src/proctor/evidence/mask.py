@@ -29,6 +29,15 @@ def is_masked(text: str) -> bool:
     return _MASK in text
 
 
+def count_masked(text: str) -> int:
+    """Return the number of placeholders in a text.
+
+    >>> count_masked(f"{placeholder('KEY')} and {placeholder('KEY')}")
+    2
+    """
+    return text.count(_MASK)
+
+
 class MaskedText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A text with its secrets replaced."""
 

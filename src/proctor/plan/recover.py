@@ -70,6 +70,9 @@ REMEDIES: Mapping[str, Remedy] = {
     "engine.failed": Remedy.NONE,
     "engine.bad-result": Remedy.NONE,
     "engine.no-place": Remedy.STOP,
+    "engine.unknown": Remedy.STOP,
+    "engine.options": Remedy.STOP,
+    "engine.damaged": Remedy.NONE,
     # ── the agent's process and channel; a dead process is replaced before the retry ──
     "peer.killed": Remedy.AGAIN,
     "peer.lost": Remedy.AGAIN,

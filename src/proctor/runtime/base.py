@@ -213,6 +213,14 @@ class Question:
 Decide = Callable[[Question], Awaitable[Decision]]
 """Answers a question under `approvals: ask`. The stall, turn and attempt clocks are paused while it runs."""
 
+
+class Yield(Exception):  # noqa: N818  it is no error
+    """Raised by a caller's tool to end the running turn. A context engine does not get such a turn.
+
+    Its message is recorded as the reason.
+    """
+
+
 CallTool = Callable[[Any], Awaitable[str]]
 """Runs a caller's tool with the agent's arguments. If it raises, the agent receives the error as the tool's failure."""
 

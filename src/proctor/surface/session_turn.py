@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+from msgspec import structs
 
 from proctor.api import (
     SESSION_LIMITS,
     Approving,
+    Context,
     Limits,
     Model,
     ProfileName,
@@ -22,10 +24,13 @@ from proctor.api import (
 from proctor.campaign.suite import flows_on
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
+from proctor.context.compaction import Compaction
+from proctor.context.engine import CompactStatus
 from proctor.context.model import SessionSettings, SessionTurn, TurnState
 from proctor.context.report import settings_of
 from proctor.errors import Exit, InputError
 from proctor.event.model import Event, ToolBegan, ToolEnded
+from proctor.event.outcome import Outcome
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CallId, SessionKey
 from proctor.report.verdict import exit_of_turn, worst
@@ -43,6 +48,9 @@ class SessionOptions:
     sandbox: str | None = None
     approvals: str | None = None
     script: Path | None = None
+    engine: str | None = None
+    policy: str | None = None
+    window: int | None = None
 
 
 class AskedTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,7 +104,23 @@ def choose_settings(stored: SessionSettings | None, given: SessionOptions) -> Se
         approvals=given.approvals or (Approvals.DENY if last.approvals == Approvals.ASK else last.approvals),
         script=script,
         profile=cast("ProfileName", last.profile),
+        context=_choose_context(last, given),
     )
+
+
+def _choose_context(last: SessionSettings, given: SessionOptions) -> Context | None:
+    """Return the context engine: as given, else as the session was opened last. None for the configured one."""
+    stored = last.context
+    changes = {"engine": given.engine, "policy": given.policy, "window": given.window}
+    changed = {name: value for name, value in changes.items() if value is not None}
+    if stored is not None and given.engine in (None, stored.engine):
+        return Context(**{**structs.asdict(stored), **changed})
+    if not changed:
+        return None
+    # The options of one engine mean nothing to another.
+    configured = load_config(Path.cwd()).context
+    start = {} if configured is None or given.engine not in (None, configured.engine) else structs.asdict(configured)
+    return Context(**{**start, **changed})
 
 
 def _choose_model(
@@ -134,6 +158,37 @@ def settings_for(root: RootPaths, key: str, given: SessionOptions) -> SessionSet
         raise InputError(error.code, error.what, key=error.key, suggestion=suggestion) from error
 
 
+class CompactedSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a compaction of a session achieved."""
+
+    id: SessionKey
+    """Id of the session."""
+    compaction: Compaction
+    """What it achieved."""
+    dir: str
+    """Folder with the evidence of the sitting."""
+    exit: int
+    """Exit code: 0 if it ended, 1 if the agent failed, 3 for infrastructure, 130 if it was interrupted."""
+
+
+def report_compaction(live: Session, compaction: Compaction, *, is_interrupted: bool) -> CompactedSession:
+    """Report a compaction that has ended."""
+    assert live.key is not None, "the session has an id"
+    code = exit_of_compaction(compaction, is_interrupted=is_interrupted)
+    return CompactedSession(id=live.key, compaction=compaction, dir=str(live.folder), exit=code)
+
+
+def exit_of_compaction(compaction: Compaction, *, is_interrupted: bool) -> int:
+    """Return the exit code of a compaction. One that shortened nothing is no failure."""
+    match compaction.status:
+        case CompactStatus.FAILED:
+            return exit_of_turn(Outcome.FAILED, compaction.code, is_interrupted=is_interrupted)
+        case CompactStatus.ABORTED:
+            return exit_of_turn(Outcome.CANCELLED, compaction.code, is_interrupted=is_interrupted)
+        case _:
+            return Exit.OK
+
+
 def open_session(
     root: RootPaths, key: str, settings: SessionSettings, *, limits: Limits = SESSION_LIMITS
 ) -> AbstractAsyncContextManager[Session]:
@@ -150,6 +205,7 @@ def open_session(
         script=settings.script,
         profile=cast("ProfileName", settings.profile),
         id=key,
+        context=None if settings.context is None else Context(**structs.asdict(settings.context)),
     )
 
 

@@ -38,6 +38,9 @@ class _Opening(TypedDict):
     sandbox: str | None
     approvals: str | None
     script: Path | None
+    engine: str | None
+    policy: str | None
+    window: int | None
 
 
 def new(*, id_: str, root: Path | None, as_json: bool, **opening: Unpack[_Opening]) -> int:
@@ -86,25 +89,39 @@ def say(*, id_: str, prompt: str, root: Path | None, as_json: bool, **opening: U
     return _run_turn(ask, as_json=as_json)
 
 
-def compact(*, id_: str, root: Path | None, as_json: bool) -> int:
-    """Have the agent shorten the history of a session.
+def compact(*, id_: str, focus: str | None, root: Path | None, as_json: bool) -> int:
+    """Shorten the context of a session.
 
-    This is the agent's own compaction, in a separate turn. The mirror keeps everything. Exits as
-    `session say`.
+    A context engine that owns compaction shortens its own context, with attention to the words after
+    --focus, and then the agent shortens its thread. Otherwise only the agent does, in a separate turn.
+    The mirror keeps everything. Exits 0 if nothing failed, also if nothing became shorter, 1 if the
+    agent failed, 3 for infrastructure reasons, 130 if it was interrupted.
     """
-    from proctor.surface.session_turn import SessionOptions, TurnMeter, open_session, settings_for
+    from proctor.surface.cli.interrupts import run_interruptible
+    from proctor.surface.cli.session_text import render_compaction
+    from proctor.surface.session_turn import (
+        CompactedSession,
+        SessionOptions,
+        open_session,
+        report_compaction,
+        settings_for,
+    )
 
-    paths = RootPaths(evidence_root(root))
+    output, paths = Output(is_json=as_json), RootPaths(evidence_root(root))
     settings = settings_for(paths, id_, SessionOptions())
 
-    async def ask(interrupts: "Interrupts") -> "AskedTurn":
+    async def ask(interrupts: "Interrupts") -> CompactedSession:
         async with open_session(paths, id_, settings) as live:
-            meter = TurnMeter(live)
             with interrupts.in_turn(live):
-                await live.compact()
-            return meter.report(is_interrupted=interrupts.is_turn_interrupted)
+                compaction = await live.compact(focus=focus)
+            return report_compaction(live, compaction, is_interrupted=interrupts.is_turn_interrupted)
 
-    return _run_turn(ask, as_json=as_json)
+    compacted = run_interruptible(ask)
+    if as_json:
+        output.json(compacted)
+    else:
+        output.show(render_compaction(compacted.compaction), is_wrapped=False)
+    return compacted.exit
 
 
 def talk(*, id_: str, root: Path | None, as_json: bool, **opening: Unpack[_Opening]) -> int:
@@ -183,8 +200,8 @@ def show(*, id_: str, most_turns: int | None, root: Path | None, as_json: bool) 
     """Show a session: how it is opened, its thread, its sittings and its turns.
 
     Also names the folder with the agents' homes, which is not evidence and not redacted. Exits 4 if
-    the end of a turn is not known and no process has the session open; the next opening settles it
-    from the record.
+    the context engine did not apply to a turn or does not have it, or if the end of a turn is not
+    known and no process has the session open; the next opening settles it from the record.
     """
     from proctor.context.report import report_session
 
@@ -198,8 +215,7 @@ def show(*, id_: str, most_turns: int | None, root: Path | None, as_json: bool) 
 
         most = _SHOWN_TURNS if most_turns is None else most_turns
         output.show(render_report(report, root=paths, most_turns=most), is_wrapped=False)
-    is_cut_off = report.summary.unsettled > 0 and report.summary.held_by is None
-    return Exit.UNVERIFIED if is_cut_off else Exit.OK
+    return Exit.OK if report.summary.is_sound else Exit.UNVERIFIED
 
 
 def search(*, id_: str, words: list[str], most: int, root: Path | None, as_json: bool) -> int:
@@ -353,6 +369,26 @@ _OPENING = (
         help="How the agent's requests for approval are answered: `deny` (default), `accept` or `workspace`.",
     ),
     argument("--script", metavar="FILE", type=Path, default=None, help="Script for the scripted model."),
+    argument(
+        "--engine",
+        metavar="ID",
+        default=None,
+        help="Context engine, such as `lossless`, `window` or `none` (`proctor engines list`).",
+    ),
+    argument(
+        "--policy",
+        metavar="POLICY",
+        choices=["degrade", "strict"],
+        default=None,
+        help="If the engine fails: `degrade` (default) runs the turn without it, `strict` refuses the turn.",
+    ),
+    argument(
+        "--window",
+        metavar="TOKENS",
+        type=_count,
+        default=None,
+        help="Size of the model's context window, where the agent does not report it.",
+    ),
 )
 
 COMMANDS = {
@@ -408,7 +444,16 @@ COMMANDS = {
             JSON,
         ),
     ),
-    "session compact": Command(call=compact, example="proctor session compact shop", arguments=(_ID, ROOT, JSON)),
+    "session compact": Command(
+        call=compact,
+        example="proctor session compact shop --focus 'the failing test'",
+        arguments=(
+            _ID,
+            argument("--focus", metavar="WORDS", default=None, help="What the engine's summaries should keep."),
+            ROOT,
+            JSON,
+        ),
+    ),
     "session reset": Command(call=reset, example="proctor session reset shop", arguments=(_ID, ROOT, JSON)),
     "session fork": Command(
         call=fork,

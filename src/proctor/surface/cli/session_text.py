@@ -7,7 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor.context.change_session import SessionRemoval
-from proctor.context.model import Binding, SessionSettings, SessionTurn, Sitting, TurnState
+from proctor.context.compaction import Compaction
+from proctor.context.engine import CompactStatus
+from proctor.context.model import Binding, SessionSettings, SessionTurn, Sitting, TurnContext, TurnState
 from proctor.context.report import FoundEntry, SessionReport, SessionSummary, ShownTurn
 from proctor.context.verify import SessionVerification
 from proctor.errors import Exit
@@ -29,13 +31,25 @@ def turn_line(asked: AskedTurn) -> Text:
     line.append(f"  {'  '.join(facts)}", style="dim")
     if asked.turn.state is TurnState.ADMITTED:
         line.append("\nwarning: the end of the turn is not stored; the next opening stores it from the record")
+    for problem in _context_problems(turn):
+        line.append(f"\nwarning: {problem}")
     return line
+
+
+def _context_problems(turn: SessionTurn) -> Iterator[str]:
+    """Yield what is wrong with the context of a completed turn."""
+    context = turn.context
+    if context is not None and context.degraded is not None and turn.is_degraded:
+        yield f"the context engine {context.engine} did not apply: {one_line(context.degraded, limit=_EXCERPT)}"
+    if context is not None and turn.is_uncommitted:
+        detail = "" if context.commit_detail is None else f": {one_line(context.commit_detail, limit=_EXCERPT)}"
+        yield f"the context engine {context.engine} does not have this turn ({turn.state}){detail}"
 
 
 def _outcome(turn: SessionTurn) -> Text:
     if turn.state is TurnState.ADMITTED:
         return Text("unsettled", style="bold red")
-    if turn.state is TurnState.ACCEPTED:
+    if turn.state.is_completed:
         return Text("completed" if turn.kind == "prompt" else f"{turn.kind} completed", style="green")
     code = "" if turn.code is None else f" ({turn.code})"
     detail = "" if turn.detail is None else f": {one_line(turn.detail, limit=_EXCERPT)}"
@@ -57,9 +71,16 @@ def _state(summary: SessionSummary) -> Text:
         return Text(legible(summary.problem), style="bold red")
     if summary.held_by is not None:
         return Text(f"open in process {summary.held_by}", style="yellow")
-    if summary.unsettled:
-        return Text(f"{plural(summary.unsettled, 'turn')} unsettled", style="bold red")
-    return Text("closed")
+    problems = [
+        f"{plural(count, 'turn')} {word}"
+        for count, word in (
+            (summary.unsettled, "unsettled"),
+            (summary.degraded, "without context"),
+            (summary.uncommitted, "not committed"),
+        )
+        if count
+    ]
+    return Text(", ".join(problems), style="bold red") if problems else Text("closed")
 
 
 def render_report(report: SessionReport, *, root: RootPaths, most_turns: int) -> RenderableType:
@@ -103,7 +124,8 @@ def _facts(report: SessionReport) -> Iterator[tuple[str, str]]:
 def _settings(settings: SessionSettings) -> str:
     model = "the scripted model" if settings.provider is None else f"{settings.provider}/{settings.model}"
     script = "" if settings.script is None else f" ({settings.script})"
-    return f"{settings.runtime}, {model}{script}, {settings.sandbox}, approvals {settings.approvals}"
+    engine = "" if settings.context is None else f", engine {settings.context.engine} ({settings.context.policy})"
+    return f"{settings.runtime}, {model}{script}, {settings.sandbox}, approvals {settings.approvals}{engine}"
 
 
 def _binding(binding: Binding) -> str:
@@ -131,6 +153,32 @@ def _turn(shown: ShownTurn) -> Iterator[Text]:
         yield Text(f"     tools  {plural(calls, 'call')}", style="dim")
     if answers:
         yield Text(f"     agent  {one_line(answers[-1], limit=_EXCERPT)}")
+    if turn.context is not None:
+        yield Text(f"     engine {_context(turn.context)}", style="dim")
+    for problem in _context_problems(turn):
+        yield Text(f"     {problem}", style="bold red")
+
+
+def _context(context: TurnContext) -> str:
+    """Describe what a context engine did for a turn."""
+    given = f"{context.given} of {context.assembled} messages given" if context.how != "none" else "nothing to give"
+    dropped = f", {context.dropped} left out" if context.dropped else ""
+    how = {"items": " as items", "text": " as text", "none": ""}[context.how]
+    thread = {"start": "new thread", "resume": "same thread", "fork": "forked thread"}[context.thread]
+    return legible(f"{context.engine}: {given}{how}{dropped}; {thread} ({context.reason})")
+
+
+def render_compaction(compaction: Compaction) -> RenderableType:
+    """Render what a compaction achieved, and below it the agent's own if that ran beside the engine's."""
+    before, after = compaction.tokens_before, compaction.tokens_after
+    tokens = "" if before is None or after is None else f": {before:,} → {after:,} tokens"
+    reason = "" if compaction.reason is None else f" ({one_line(compaction.reason, limit=_EXCERPT)})"
+    is_good = compaction.status in (CompactStatus.COMPACTED, CompactStatus.NOT_NEEDED)
+    style = "green" if is_good else "yellow" if compaction.status is CompactStatus.NO_PROGRESS else "red"
+    lines = [Text(f"{compaction.status.replace('_', ' ')}{tokens}{reason}", style=style)]
+    for name, detail in compaction.details.items():
+        lines.append(Text(f"  {legible(name)}: {legible(str(detail))}", style="dim"))
+    return Group(*lines)
 
 
 def render_found(found: Sequence[FoundEntry]) -> RenderableType:

@@ -1,0 +1,181 @@
+"""The context engine of one sitting: created with its tools and its model, and closed when the sitting is over."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from proctor.clock import Clock
+from proctor.context.engine import Complete, EngineSetup
+from proctor.context.engine_use import EngineUse
+from proctor.context.guard import GuardedEngine
+from proctor.context.hooks import CompactionHook, PromptHook
+from proctor.context.kept_session import KeptSession, tools_digest
+from proctor.context.payload import Payload
+from proctor.context.project import ProjectionMode
+from proctor.context.registry import engine_by_id
+from proctor.errors import EngineError, ProctorError
+from proctor.evidence.disk import make_folder
+from proctor.ids import ProcessId, RuntimeId
+from proctor.runtime.base import Tool
+from proctor.runtime.capability import Capabilities, missing_capability
+from proctor.runtime.resolve import Candidate
+from proctor.spec.context_settings import ContextSettings
+
+NO_ENGINE: Final = "none"
+"""The engine with which only the native thread remembers what was said."""
+
+DEFAULT_ENGINE: Final = NO_ENGINE
+"""The engine of a session with an id, if neither its caller nor the config names one."""
+
+MOST_COMPLETIONS: Final = 24
+COMPLETIONS_S: Final = 600.0
+"""So many calls of a model may one engine make within this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRequest:
+    """The context engine that a session asks for."""
+
+    settings: ContextSettings
+    complete: Complete | None = None
+    """Calls a model for the engine. None if the settings say how, or it cannot."""
+    before_prompt_build: tuple[PromptHook, ...] = ()
+    before_compaction: tuple[CompactionHook, ...] = ()
+    after_compaction: tuple[CompactionHook, ...] = ()
+
+    @property
+    def has_engine(self) -> bool:
+        return self.settings.engine != NO_ENGINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SittingAgent:
+    """What the engine of a sitting must know of the agent."""
+
+    candidate: Candidate
+    model: str | None
+    """Name of the model."""
+    process: ProcessId | None
+    """The process of a pool. None for its own."""
+    tools: tuple[Tool, ...]
+    """The caller's tools."""
+    complete: Complete
+    """Calls the agent as a model."""
+    is_origin_continued: bool
+    """Whether the session that this one was forked from may have continued its thread since."""
+
+
+@asynccontextmanager
+async def open_engine(
+    asked: ContextRequest, kept: KeptSession, agent: SittingAgent, *, clock: Clock
+) -> AsyncIterator[tuple[EngineUse, tuple[Tool, ...]]]:
+    """Create the engine. Yields how it is used, and the tools that it offers to the agent.
+
+    Raises InputError for an engine or an option that does not exist, MachineError or EvidenceError if it cannot be
+    loaded or cannot use its folder, and under `strict` EngineError and RefusedError if it cannot work on the runtime.
+    """
+    settings, capabilities = asked.settings, agent.candidate.runtime.capabilities
+    create = engine_by_id(settings.engine)
+    folder = kept.paths.engine(settings.engine)
+    make_folder(folder, exist_ok=True)
+    setup = EngineSetup(session=kept.header.id, folder=folder, options=settings.options)
+    # In a thread: it may have to read its state from the disk.
+    guard = GuardedEngine(await anyio.to_thread.run_sync(create, setup), clock=clock)
+    try:
+        unmet = _find_unmet(guard, capabilities, runtime_id=agent.candidate.runtime_id)
+        tools: tuple[Tool, ...] = ()
+        try:
+            if capabilities.dynamic_tools:
+                tools = _without_taken(await guard.tools(), agent.tools, engine=settings.engine)
+        except EngineError as error:
+            unmet = unmet or error
+        if unmet is not None and settings.policy == "strict":
+            raise unmet
+        yield _use_of(asked, guard, agent, tools, clock=clock, unmet=unmet), tools
+    finally:
+        # Shielded: the engine of a cancelled caller is closed too, and the guard limits how long that takes.
+        with anyio.CancelScope(shield=True):
+            await guard.close()
+
+
+def _use_of(
+    asked: ContextRequest,
+    guard: GuardedEngine,
+    agent: SittingAgent,
+    tools: tuple[Tool, ...],
+    *,
+    clock: Clock,
+    unmet: ProctorError | None,
+) -> EngineUse:
+    settings = asked.settings
+    complete = asked.complete or (agent.complete if settings.complete == "agent" else None)
+    offered = (*agent.tools, *tools)
+    return EngineUse(
+        guard=guard,
+        unmet=unmet,
+        policy=settings.policy,
+        mode=None if settings.mode is None else ProjectionMode(settings.mode),
+        window=settings.window,
+        payload=None if settings.tools is None else Payload(settings.tools),
+        options=settings.options,
+        complete=None if complete is None else LimitedModel(complete, engine=settings.engine, clock=clock),
+        model=agent.model,
+        tools=frozenset(tool.name for tool in offered),
+        tools_digest=tools_digest(offered),
+        process=agent.process,
+        is_origin_continued=agent.is_origin_continued,
+        before_prompt_build=asked.before_prompt_build,
+        before_compaction=asked.before_compaction,
+        after_compaction=asked.after_compaction,
+    )
+
+
+def _find_unmet(guard: GuardedEngine, capabilities: Capabilities, *, runtime_id: RuntimeId) -> ProctorError | None:
+    """Return which requirement of the engine the runtime does not meet. None if it meets all."""
+    for name in guard.info.requires:
+        if not getattr(capabilities, name, False):
+            return missing_capability(name, runtime_id=runtime_id)
+    return None
+
+
+def _without_taken(tools: Sequence[Tool], taken: Sequence[Tool], *, engine: str) -> tuple[Tool, ...]:
+    names = {tool.name for tool in taken}
+    for tool in tools:
+        if tool.name in names:
+            what = f"engine {engine}: its tool {tool.name} has the name of a tool of the caller, so none is offered"
+            raise EngineError("engine.bad-result", what)
+    return tuple(tools)
+
+
+class LimitedModel:
+    """Calls a model for an engine, at most MOST_COMPLETIONS times in COMPLETIONS_S."""
+
+    def __init__(self, complete: Complete, *, engine: str, clock: Clock) -> None:
+        self._complete = complete
+        self._engine = engine
+        self._clock = clock
+        self._calls: deque[float] = deque()
+
+    async def __call__(self, prompt: str) -> str:
+        """Return the model's answer. Raises EngineError if the limit is reached or the call fails."""
+        now_s = self._clock.steady_s()
+        while self._calls and now_s - self._calls[0] >= COMPLETIONS_S:
+            self._calls.popleft()
+        if len(self._calls) >= MOST_COMPLETIONS:
+            limit = f"{MOST_COMPLETIONS} calls of a model in {COMPLETIONS_S / 60:g} minutes"
+            raise EngineError("engine.complete", f"engine {self._engine}: it has used its limit of {limit}")
+        self._calls.append(now_s)
+        try:
+            answer = await self._complete(prompt)
+        except ProctorError:
+            raise
+        except Exception as error:  # a function of the caller may raise anything
+            raise EngineError("engine.complete", f"{type(error).__name__}: {error}") from error
+        if not isinstance(answer, str):
+            raise EngineError("engine.complete", f"`complete` returned a {type(answer).__name__}: return a text")
+        return answer

@@ -1,0 +1,85 @@
+"""A context engine and how one sitting uses it, and the log of what it does."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proctor.canonical import digest
+from proctor.context.engine import Complete, EngineInfo
+from proctor.context.guard import GuardedEngine
+from proctor.context.hooks import CompactionHook, PromptHook
+from proctor.context.keeper import SessionKeeper
+from proctor.context.payload import Payload
+from proctor.context.project import ProjectionMode
+from proctor.errors import ProctorError
+from proctor.event.row import FailurePolicy
+from proctor.ids import Digest, ProcessId
+
+log: Final = logging.getLogger("proctor.context")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineUse:
+    """A context engine, and how a sitting uses it."""
+
+    guard: GuardedEngine
+    policy: FailurePolicy
+    unmet: ProctorError | None = None
+    """What the engine needs and the runtime cannot do. None if nothing."""
+    mode: ProjectionMode | None = None
+    """Overrides the engine's own mode. None for that."""
+    window: int | None = None
+    """Size of the context window, where the agent does not report it."""
+    payload: Payload | None = None
+    """How much of tool calls is given. None for all of it as items, and its shape as text."""
+    options: Mapping[str, Any]
+    complete: Complete | None = None
+    """Calls a model for the engine."""
+    model: str | None
+    """Name of the model."""
+    tools: frozenset[str]
+    """Names of the tools that are offered to the agent."""
+    tools_digest: str
+    process: ProcessId | None
+    """The process of a pool that carries the sitting. None for its own."""
+    is_origin_continued: bool = False
+    """Whether the session that this one was forked from may have continued its thread since."""
+    before_prompt_build: tuple[PromptHook, ...] = ()
+    before_compaction: tuple[CompactionHook, ...] = ()
+    after_compaction: tuple[CompactionHook, ...] = ()
+
+    @property
+    def info(self) -> EngineInfo:
+        return self.guard.info
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a turn that the engine cannot serve is refused."""
+        return self.policy == "strict"
+
+    @property
+    def policy_sha256(self) -> Digest:
+        """The digest of what shapes the context, apart from what was said."""
+        return digest([self.info.id, self.info.version, self.mode, self.window, self.payload, dict(self.options)])
+
+
+class ContextLog:
+    """Logs what happens to the context of one sitting. Prompts and other texts never get there."""
+
+    def __init__(self, use: EngineUse, keeper: SessionKeeper) -> None:
+        self._use = use
+        self._keeper = keeper
+
+    def info(self, event: str, **fields: object) -> None:
+        """Log one event. `fields` are in camelCase."""
+        binding = self._keeper.binding
+        extra = {
+            # Digests only: the id of a session may name a person.
+            "sessionId": digest(self._keeper.key)[-12:],
+            "sessionKey": "[redacted]",
+            "engineId": self._use.info.id,
+            "threadId": None if binding is None else binding.thread,
+            **fields,
+        }
+        log.info(event, extra=extra)
