@@ -25,6 +25,8 @@ class Sitting(msgspec.Struct, frozen=True, kw_only=True):
     script: str
     prompts: tuple[str, ...]
     runtime: str = RUNTIME
+    engine: str = ""
+    """Id of the context engine. Empty for the default."""
     dies_at: str = ""
     """Name of the event after which it kills itself, `opened`, or `idle`. Empty if it does not."""
     dies_in: int = 0
@@ -32,8 +34,9 @@ class Sitting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def play(sitting: Sitting) -> None:
+    context = proctor.Context(engine=sitting.engine) if sitting.engine else None
     async with proctor.session(
-        sitting.runtime, id=sitting.key, script=Path(sitting.script), root=Path(sitting.root)
+        sitting.runtime, id=sitting.key, script=Path(sitting.script), root=Path(sitting.root), context=context
     ) as session:
         write_row("opened", session.thread or "")
         _die_if(sitting.dies_at == "opened")
