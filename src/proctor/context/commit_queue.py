@@ -85,6 +85,12 @@ class CommitQueue:
         """Record that a turn is not committed."""
         self._record(CommitMade(turn=turn.id, status="none", detail=why))
 
+    def defer(self, turn: RecordedTurn, problem: ProctorError | None) -> None:
+        """Record that a turn waits behind an earlier one, unless something else was recorded of it."""
+        if self.status_of(turn.id) is None:
+            detail = "an earlier turn waits" if problem is None else f"an earlier turn waits: {problem.what}"
+            self._record(CommitMade(turn=turn.id, status="queued", detail=detail))
+
     async def _try(self, key: EntryId, messages: tuple[Message, ...]) -> EngineError | None:
         turn = TurnCommit(
             key=key, messages=messages, model=self._use.model, budget=self._meter.budget, usage=self._port.usage

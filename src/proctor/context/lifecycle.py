@@ -171,6 +171,7 @@ class ContextLifecycle:
         try:
             is_stored = self._keeper.problem is None
             problem = await (self._commits.commit() if is_stored else self._commits.commit_unstored(turn))
+            self._commits.defer(turn, problem)
         except ProctorError as error:  # how far the commit has come could not be stored
             problem = error
         if problem is None:

@@ -20,6 +20,7 @@ from proctor.event.model import (
     StreamEnded,
     TextSaid,
     TextStreamed,
+    ThreadLeft,
     ToolBegan,
     ToolEnded,
     TurnAsked,
@@ -224,6 +225,10 @@ class OutcomeFold:
             case TurnAsked():
                 # If the agent is gone, the new turn has already ended.
                 self.ending, self._last_error = self._agent_end, None
+            case ThreadLeft():
+                # The turn continues in another thread, and perhaps in another process.
+                self.ending = self._agent_end = NOT_ENDED
+                self._last_error, self._lacks_exit = None, False
             case StreamEnded() | ProcessExited(is_turns_own=False):
                 self._end_agent(event)
             case ScriptUnfit(detail=detail, frame=frame) if self.ending.outcome in _ENDS_OF_MISFITS:
