@@ -16,7 +16,17 @@ from proctor.event.message import Message, UserPart
 from proctor.event.model import Event, FrameNoted, HistoryGiven, TextSaid, TextStreamed, ToolEnded
 from proctor.event.row import ChannelClosed, ChildExited, SupervisorRow
 from proctor.ids import EntryId, ItemId, TurnId
-from proctor.runtime.base import Decide, Decision, Delivery, HostRequest, Question, Session, SessionRequest, Tap
+from proctor.runtime.base import (
+    ContextUse,
+    Decide,
+    Decision,
+    Delivery,
+    HostRequest,
+    Question,
+    Session,
+    SessionRequest,
+    Tap,
+)
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.codex_app_server import RUNTIME as CODEX
 from proctor.runtime.samples import STRANGER
@@ -136,6 +146,17 @@ def gives_by_turns(session: Session) -> Any:
     return Changed(session, give=give)
 
 
+def counts_only_once(session: Session) -> Any:
+    """Repeats its first count."""
+    first: list[ContextUse] = []
+
+    async def read_context() -> ContextUse:
+        first.append(await session.read_context())
+        return first[0]
+
+    return Changed(session, read_context=read_context)
+
+
 def instructs_as_the_user(session: Session) -> Any:
     async def give(messages: Sequence[Message], *, instructions: str) -> Delivery:
         spoken = Message(id=EntryId("spoken"), at_ms=0, part=UserPart(text=instructions))
@@ -233,6 +254,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], Mutant], str]] = {
         lambda: Mutant(session=instructs_as_the_user),
         "in the roles user",
     ),
+    "counts only once": ("context-use", lambda: Mutant(session=counts_only_once), "the model counted"),
     "drops a piece": (
         "flood",
         lambda: Mutant(events=DropsOne(1000)),

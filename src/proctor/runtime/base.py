@@ -313,7 +313,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextUse:
-    """How full the agent's context window is. None where the agent does not report it."""
+    """How full the agent's context window is, as the agent counts. None where it does not report a number."""
 
     window_tokens: int | None = None
     """Size of the window."""
@@ -321,6 +321,8 @@ class ContextUse:
     """Tokens of the thread, with the agent's own prompt and tools."""
     fixed_prompt_tokens: int | None = None
     """Tokens of the agent's own prompt and tools, which no compaction removes."""
+    compacts_at_tokens: int | None = None
+    """Used tokens from which the agent shortens the history by itself."""
 
 
 class Session(Protocol):

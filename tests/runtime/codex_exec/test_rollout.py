@@ -11,6 +11,7 @@ from proctor.event.history_item import HistoryItem
 from proctor.event.model import Tokens
 from proctor.fact import Authority, Fact, settle
 from proctor.ids import ThreadId
+from proctor.runtime.base import ContextUse
 from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
 from proctor.runtime.codex_exec.session_facts import session_facts
 from tests.runtime.twin import session_ask
@@ -37,7 +38,10 @@ ROWS: list[dict[str, Any]] = [
     event("token_count", info=None),
     {"type": "token_usage_record", "payload": {"turn_id": "a", "turn_token_usage": breakdown(10)}},
     {"type": "token_usage_record", "payload": {"turn_id": "a", "turn_token_usage": breakdown(20)}},
-    event("token_count", info={"total_token_usage": breakdown(20)}),
+    event(
+        "token_count",
+        info={"total_token_usage": breakdown(20), "last_token_usage": breakdown(10), "model_context_window": 100},
+    ),
     event("item_completed", item={"type": "NewerThanThis", "content": "what?"}),
     {"type": "turn_context", "payload": {"turn_id": "b", "model": "second", "approval_policy": {"granular": {}}}},
     # Of a turn whose process was killed there is this, and nothing in the total.
@@ -46,6 +50,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 KEPT = Rollout(
     total=tokens(20),
+    context=ContextUse(window_tokens=100, used_tokens=10),
     turns={"a": tokens(20), "b": tokens(5)},
     items=[HistoryItem(kind="prompt", text="Go."), HistoryItem(kind="other")],
     thread=THREAD,

@@ -31,7 +31,7 @@ from proctor.event.model import (
 from proctor.ids import ThreadId, TurnId
 from proctor.model.journal import Journal
 from proctor.model.script import Script, Step
-from proctor.runtime.base import ModelChoice
+from proctor.runtime.base import ContextUse, ModelChoice
 from proctor.spec.choices import Approvals, Login
 from proctor.testing.agent_under_test import EventTap
 from proctor.testing.journals import recorded_journals, request_items
@@ -374,6 +374,25 @@ def test_instructions_of_a_new_thread_arrive_in_the_developer_role_and_on_no_com
     assert roles == [["developer"]] * 2
     # Only a new thread takes instructions.
     assert (len(tap.of(HistoryOffered)), len(tap.of(HistoryGiven))) == (1, 1)
+
+
+def test_context_use_is_in_the_file_of_a_persistent_thread_and_nowhere_else(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with real_exec(tmp_path) as agent:
+            async with agent.session({"say": "One.", **HUNDRED}, name="kept", is_persistent=True) as (session, _):
+                assert await session.read_context() == ContextUse()
+                await session.turn("Go on.")
+                use, thread = await session.read_context(), session.thread
+                assert (use.used_tokens, use.fixed_prompt_tokens) == (100, None)
+                assert use.window_tokens is not None
+                assert use.window_tokens > 100_000
+            async with agent.session({"say": "Two."}, name="again", resume=thread) as (session, _):
+                assert await session.read_context() == use
+            async with agent.session({"say": "Three."}, name="ephemeral") as (session, _):
+                await session.turn("Go on.")
+                assert await session.read_context() == ContextUse()
+
+    run(test)
 
 
 def test_messages_are_refused_because_exec_takes_none(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import ContextUse, Delivery, SessionRequest, Tap
 from proctor.runtime.claude_code import wire
 from proctor.runtime.claude_code.approvals import ApprovalHandler
+from proctor.runtime.claude_code.context_use import context_use
 from proctor.runtime.claude_code.frame_giver import BASE_S, FrameGiver
 from proctor.runtime.claude_code.history import read_session, session_file
 from proctor.runtime.claude_code.home import is_ephemeral
@@ -56,6 +57,8 @@ class Deadlines:
     """For all requests after a turn together."""
     farewell_s: float = 0.1
     """For each further request when `teardown_s` is used up: it is still sent, but hardly waited for."""
+    context_s: float = 10.0
+    """For the use of the context window, for which the program may ask its provider."""
     give_s: float = BASE_S
     """For messages that are given together, apart from the time for each frame."""
 
@@ -67,6 +70,7 @@ DEADLINES = Deadlines()
 class _Pending:
     done: anyio.Event = field(default_factory=anyio.Event)
     reply: wire.Response | None = None
+    line: bytes = b""
 
 
 class ClaudeSession:
@@ -226,7 +230,15 @@ class ClaudeSession:
         self._tap.record(HistoryKept(source=SOURCE, items=items))
 
     async def read_context(self) -> ContextUse:
-        return ContextUse()
+        """Ask the program, which may ask its provider for counts. Nothing is known before it is initialized."""
+        if self._hangup is not None:
+            raise self._gone()
+        if self._turns.current is not None or self._giver.is_busy:
+            raise RefusedError("peer.refused", f"{wire.READ_CONTEXT}: a turn or giving runs")
+        if not self._is_greeted:
+            return ContextUse()
+        reply = await self._call(wire.READ_CONTEXT, deadline_s=self._deadlines.context_s)
+        return context_use(reply)
 
     async def close(self) -> None:
         if self._turns.current is not None and not self._is_halted:
@@ -287,8 +299,8 @@ class ClaudeSession:
         assert self.line_process is not None
         await self.line_process.send(_encode(frame))
 
-    async def _call(self, subtype: str, *, deadline_s: float, **fields: Any) -> None:
-        """Send a control request and wait for its reply. Raises RefusedError if the reply is an error."""
+    async def _call(self, subtype: str, *, deadline_s: float, **fields: Any) -> bytes:
+        """Send a control request and return the line of its reply. Raises RefusedError if the reply is an error."""
         if self._hangup is not None:
             raise self._gone()
         request = f"proctor-{next(self._ids)}"
@@ -304,6 +316,7 @@ class ClaudeSession:
             raise DeadlineError("peer.deadline", f"{subtype}: no reply within {deadline_s:g} s")
         if pending.reply.subtype == "error":
             raise RefusedError("peer.refused", f"{subtype}: {pending.reply.error}")
+        return pending.line
 
     async def _try(self, subtype: str, **fields: Any) -> None:
         """Send a request whose failure does not matter. The reply, or its absence, is on record."""
@@ -350,7 +363,7 @@ class ClaudeSession:
                 self._ended(is_over=self._turns.heard_state(envelope.command_uuid or "", envelope.state or ""))
             case "control_response" if envelope.response is not None:
                 if (pending := self._pending.get(envelope.response.request_id)) is not None:
-                    pending.reply = envelope.response
+                    pending.reply, pending.line = envelope.response, line
                     pending.done.set()
             case "control_request":
                 self._on_control_request(envelope)

@@ -50,6 +50,38 @@ class Response(Native, frozen=True):
     error: str | None = None
 
 
+READ_CONTEXT: Final = "get_context_usage"
+
+# A number that every JSON reader can represent.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Category(Native, frozen=True):
+    """A part of the context window. `kind` says whether its tokens are in it."""
+
+    id: str = ""
+    tokens: Count = 0
+    kind: str = ""
+
+
+class ContextUsage(Native, frozen=True):
+    categories: tuple[Category, ...] = ()
+    total_tokens: Count | None = msgspec.field(default=None, name="totalTokens")
+    max_tokens: Count | None = msgspec.field(default=None, name="maxTokens")
+    compacts_at: Count | None = msgspec.field(default=None, name="autoCompactThreshold")
+    is_compacting_enabled: bool = msgspec.field(default=False, name="isAutoCompactEnabled")
+
+
+class _ContextResponse(Native, frozen=True):
+    response: ContextUsage
+
+
+class ContextReply(Native, frozen=True):
+    """The reply to `get_context_usage`."""
+
+    response: _ContextResponse
+
+
 class Task(Native, frozen=True):
     task_id: str
 

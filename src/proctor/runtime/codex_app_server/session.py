@@ -92,6 +92,7 @@ class CodexSession:
         self._may_have_processes = False
         self._all_ended = anyio.Event()
         self._is_giving = False
+        self._context = ContextUse()
 
     # ── what the supervisor sees ──
 
@@ -192,7 +193,8 @@ class CodexSession:
         await self.read()
 
     async def read_context(self) -> ContextUse:
-        return ContextUse()
+        """Return what the server reported last. It reports by itself, also after a compaction or a resume."""
+        return self._context
 
     async def interrupt(self) -> None:
         if not self._turns.is_running:
@@ -306,6 +308,8 @@ class CodexSession:
                 self._turns.began(envelope.turn)
             case "turn/completed" if is_own and envelope.turn is not None:
                 self._turns.ended(envelope.turn)
+            case wire.USAGE if is_own or self._thread is None:
+                self._context = context_use(line) or self._context
             case wire.MCP_STATUS if is_own or self._thread is None:
                 params = params_in(line)
                 self._servers.update(params.get("name"), params.get("status"))
@@ -397,6 +401,25 @@ class _McpServers:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+def context_use(line: bytes) -> ContextUse | None:
+    """Return what a report of usage says about the context window. None if its shape is unknown.
+
+    The size of Codex's own prompt is in no report: the first request's input includes the first prompt.
+
+    >>> total = '"totalTokens":9,"inputTokens":7,"outputTokens":2'
+    >>> usage = f'{{"total":{{{total}}},"last":{{{total}}},"modelContextWindow":100}}'
+    >>> use = context_use(f'{{"params":{{"tokenUsage":{usage}}}}}'.encode())
+    >>> use.window_tokens, use.used_tokens, use.fixed_prompt_tokens
+    (100, 9, None)
+    """
+    try:
+        usage = decoding.decode(line, wire.UsageNotification).params.token_usage
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    used = None if usage.last is None else usage.last.total_tokens
+    return ContextUse(window_tokens=usage.model_context_window or None, used_tokens=used)
 
 
 def _input(text: str) -> list[dict[str, str]]:

@@ -141,6 +141,10 @@ class UsageParams(Native, frozen=True):
     turn_id: str | None = None
 
 
+class UsageNotification(Native, frozen=True):
+    params: UsageParams
+
+
 class StatusParams(Native, frozen=True):
     status: Status
     thread_id: str | None = None

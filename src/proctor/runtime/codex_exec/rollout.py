@@ -14,6 +14,7 @@ from proctor.event.model import Tokens
 from proctor.event.usage import NO_TOKENS
 from proctor.ids import ThreadId
 from proctor.runtime.agent_files import read_lines
+from proctor.runtime.base import ContextUse
 from proctor.runtime.codex_exec.wire import Count
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -63,6 +64,8 @@ class _Record(_Native, frozen=True):
 
 class _Totals(_Native, frozen=True):
     total_token_usage: _Breakdown
+    last_token_usage: _Breakdown | None = None
+    model_context_window: Count | None = None
 
 
 class _TokenCount(_Native, frozen=True):
@@ -98,10 +101,12 @@ class Rollout:
     """The content of Codex's rollout file.
 
     `total` is the baseline for the usage that the next turn reports, and `turns` the usage of each turn. They may
-    differ: a turn whose process was killed has a record but is not in the total (seen with 0.163).
+    differ: a turn whose process was killed has a record but is not in the total (seen with 0.163). `context` is the
+    context window as it was counted last.
     """
 
     total: Tokens = NO_TOKENS
+    context: ContextUse = field(default_factory=ContextUse)
     turns: dict[str, Tokens] = field(default_factory=dict)
     items: list[HistoryItem] = field(default_factory=list)
     thread: str | None = None
@@ -129,8 +134,12 @@ class Rollout:
         match decoding.decode(payload, _Tagged).type:
             case "token_count":
                 counted = decoding.decode(payload, _TokenCount)
-                if counted.info is not None:
-                    self.total = counted.info.total_token_usage.tokens
+                if (info := counted.info) is not None:
+                    self.total = info.total_token_usage.tokens
+                    self.context = ContextUse(
+                        window_tokens=info.model_context_window or None,
+                        used_tokens=None if info.last_token_usage is None else info.last_token_usage.total_tokens,
+                    )
             case "item_completed":
                 self.items.append(_kept(decoding.decode(payload, _StoredItem).item))
 

@@ -120,7 +120,9 @@ class ExecSession:
         self._tap.record(HistoryKept(source="rollout", items=tuple(rollout.items)))
 
     async def read_context(self) -> ContextUse:
-        return ContextUse()
+        """Return what the thread's file says. Codex writes none for an ephemeral thread."""
+        rollout = self._rollout or await self._read(self._thread or self._request.resume)
+        return ContextUse() if rollout is None else rollout.context
 
     # ── one turn ──
 

@@ -138,6 +138,13 @@ _CASES: Final = (
         supply="`instructions` of `Session.give`",
     ),
     Case(
+        id="context-use",
+        sentence="The tokens in the context window are reported as the model counts them.",
+        run=turns.context_use,
+        needs=("thread_start",),
+        supply="`Session.read_context`; not applicable if the agent does not report them",
+    ),
+    Case(
         id="flood",
         sentence=f"An answer in {frames.PIECES:,} pieces is recorded completely and in order.",
         run=frames.flood,

@@ -191,6 +191,28 @@ async def compaction(subject: Subject) -> None:
         must("4711 it is." not in subject.heard(agent, "compact"), "the history was not shortened")
 
 
+async def context_use(subject: Subject) -> None:
+    """Compare what a session reports with the usage that the model reports to the agent."""
+    if not subject.has_process:
+        raise NotApplicableError("without an agent program there is no model that counts")
+    first, second = 20_000, 40_000
+    steps = [{"say": WORDS, "usage": {"input": tokens, "output": 10}} for tokens in (first, second)]
+    # Some agents write it to the thread's file only.
+    kept = subject.runtime.capabilities.thread_resume
+    async with subject.agent() as agent, agent.session(*steps, name="context", is_persistent=kept) as (session, tap):
+        await session.turn("Go on.")
+        before = await session.read_context()
+        if before.used_tokens is None:
+            raise NotApplicableError("it does not report how full its context window is")
+        await session.turn("Go on.")
+        after = await session.read_context()
+        used = [use.used_tokens or 0 for use in (before, after)]
+        must(first <= used[0] < second <= used[1], f"the model counted {first} and {second} tokens, the session {used}")
+        must(before.window_tokens is None or before.window_tokens > used[0], f"the window has {before.window_tokens}")
+        must(ended(tap) == ["completed"] * 2, f"the turns ended as {ended(tap)}")
+        must_be_lawful(tap)
+
+
 async def structured_output(subject: Subject) -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     async with subject.agent() as agent, agent.session({"say": "{}"}, name="schema") as (session, tap):
