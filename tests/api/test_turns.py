@@ -112,6 +112,25 @@ def test_a_compaction_is_a_turn_with_an_ending_and_clocks(monkeypatch: pytest.Mo
     bounded(talk)
 
 
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("context.compaction")
+def test_compaction_by_claude_code_is_reported_with_its_tokens_and_its_failure(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"version": 1, "steps": [{"say": "Hello.", "usage": {"input": 12000, "output": 5}}]}')
+
+    async def talk() -> None:
+        async with proctor.session("claude_code", script=script) as s:
+            await s.say("Hello?")
+            compaction = await s.compact()
+            assert (compaction.status, compaction.tokens_before) == (proctor.CompactStatus.COMPACTED, 12_005)
+            assert compaction.tokens_after is not None
+            assert compaction.tokens_after < 12_005
+            assert (await s.compact()).status is proctor.CompactStatus.FAILED
+            assert s.outcome is proctor.Outcome.COMPLETED
+
+    bounded(talk)
+
+
 def test_a_compaction_that_the_provider_refuses_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("P_API_KEY", "none-needed-here")
     options = {"request_max_retries": 0, "stream_max_retries": 0}

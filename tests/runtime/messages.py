@@ -3,6 +3,19 @@
 from collections.abc import Sequence
 
 from proctor.event.message import AgentPart, CallPart, Message, Part, ResultPart, UserPart
+from proctor.event.model import (
+    CompactionBegan,
+    CompactionEnded,
+    Event,
+    HistoryGiven,
+    HistoryOffered,
+    PromptSent,
+    TextSaid,
+    ToolBegan,
+    ToolEnded,
+    TurnBegan,
+    TurnEnded,
+)
 from proctor.ids import EntryId
 from proctor.model.journal import JournalItem
 
@@ -37,3 +50,22 @@ def said(items: Sequence[JournalItem]) -> list[tuple[str, str]]:
 
 def _is_ours(item: JournalItem, words: Sequence[str]) -> bool:
     return item.role not in ("system", "developer") and any(word in item.whole_text[:24] for word in words)
+
+
+_ORDERED = (
+    HistoryOffered,
+    HistoryGiven,
+    PromptSent,
+    TurnBegan,
+    CompactionBegan,
+    CompactionEnded,
+    ToolBegan,
+    ToolEnded,
+    TextSaid,
+    TurnEnded,
+)
+
+
+def order_of(events: Sequence[Event]) -> list[str]:
+    """The kinds of the events of turns, giving and compactions, in order."""
+    return [type(event).__name__ for event in events if isinstance(event, _ORDERED)]

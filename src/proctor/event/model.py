@@ -349,6 +349,9 @@ class CompactionEnded(EventRoot, tag="compaction.ended", frozen=True, kw_only=Tr
     tokens_after: int | None = None
     """Tokens in the context after, as the agent counts, in some cases more than before; None if it does not say."""
 
+    problem: str | None = None
+    """Why it failed, in the agent's words; None if it did not fail, or the agent does not say."""
+
     keeps: Literal["user-messages", "nothing"]
     """What the agent is proven to keep verbatim: the newest messages of the user, or nothing but its own summary."""
 

@@ -36,6 +36,7 @@ from proctor.event.supervisor_events import decode_supervisor_row, supervisor_ev
 from proctor.fact import Authority, Fact
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
 from proctor.runtime.claude_code import wire
+from proctor.runtime.claude_code.compactions import Compactions
 from proctor.runtime.claude_code.failures import FAILURES, error_class
 from proctor.runtime.claude_code.results import ToolUse, plus, text_of, tokens, tool_result, tool_use
 from proctor.runtime.claude_code.turns import Turns
@@ -65,6 +66,7 @@ class ClaudeNormalizer:
         self._used: Tokens | None = None
         self._is_usage_known = True
         self._result: wire.Result | None = None
+        self._compactions = Compactions()
 
     def feed(self, row: Row) -> Iterator[Event]:
         if row.dir is Direction.SELF:
@@ -110,10 +112,12 @@ class ClaudeNormalizer:
                 self._turns.give(said.uuid)
                 yield RequestSent(method=f"give {envelope.type}", frame=row.seq, at_ms=row.at_ms)
                 return
-            if self._turns.said(said.uuid):
+            if is_first := self._turns.said(said.uuid):
                 self._turn, self._has_begun = TurnId(said.uuid), False
                 self._used, self._is_usage_known = None, True
             text = "\n".join(block.text or "" for block in said.message.blocks)
+            if is_first:
+                self._compactions.heard_prompt(text)
             yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
             return
         if envelope.type == "control_request" and envelope.request is not None:
@@ -186,13 +190,32 @@ class ClaudeNormalizer:
                     at_ms=at_ms,
                 )
             case "status":
-                yield StatusChanged(status=decoding.decode(raw, wire.Status).status or "idle", frame=seq, at_ms=at_ms)
+                status = decoding.decode(raw, wire.Status)
+                if status.status == wire.COMPACTING:
+                    yield from self._begin_turn(row)
+                yield StatusChanged(status=status.status or "idle", frame=seq, at_ms=at_ms)
+                if not self._is_repeated(envelope):
+                    yield from self._compactions.heard_status(status, frame=seq, at_ms=at_ms)
+            case "compact_boundary":
+                boundary = decoding.decode(raw, wire.CompactBoundary)
+                if self._is_repeated(envelope):
+                    yield FrameNoted(native="repeated system/compact_boundary", frame=seq, at_ms=at_ms)
+                    return
+                yield from self._compactions.heard_boundary(boundary.compact_metadata, frame=seq, at_ms=at_ms)
             case "permission_denied":
                 denied = decoding.decode(raw, wire.Denied)
                 text = f"{denied.tool_name} was refused without a question: {denied.message or 'no reason given'}"
                 yield WarningRaised(source="thread", text=text, channel="system", frame=seq, at_ms=at_ms)
             case _:
                 yield _known(envelope, row)
+
+    def _is_repeated(self, envelope: wire.Envelope) -> bool:
+        """Return whether this frame was received before. Frames may be repeated, events may not."""
+        id_ = envelope.uuid or ""
+        is_repeated = id_ in self._emitted
+        if id_:
+            self._emitted.add(id_)
+        return is_repeated
 
     def _session_began(self, init: wire.Init, row: Row) -> Iterator[Event]:
         """Emit the beginning of the session. The agent repeats this frame with every turn; only the first counts."""
@@ -328,7 +351,7 @@ class ClaudeNormalizer:
             class_ = error_class(reason, result.api_error_status)
             failure = diagnose(FAILURES, class_, error)
             code = None if failure is None else failure.code
-        yield TurnEnded(
+        ended = TurnEnded(
             turn=self._turn,
             status=status,
             error=error,
@@ -337,6 +360,8 @@ class ClaudeNormalizer:
             frame=row.seq,
             at_ms=row.at_ms,
         )
+        yield from self._compactions.missing_before(ended)
+        yield ended
 
     # ── questions and replies ──
 

@@ -42,7 +42,6 @@ _encode = msgspec.json.Encoder().encode
 HOOK = "proctor-pre-tool-use"
 PROMPT_HOOK = "proctor-user-prompt-submit"
 SOURCE = "session file"
-COMPACT = "/compact"
 # A message sent during an interrupt starts another turn, which must be interrupted too.
 INTERRUPTS = 3
 
@@ -144,7 +143,7 @@ class ClaudeSession:
         await self._take_turn(prompt, schema=output_schema)
 
     async def compact(self) -> None:
-        await self._take_turn(COMPACT, schema=self._schema)
+        await self._take_turn(wire.COMPACT, schema=self._schema)
 
     async def _take_turn(self, prompt: str, *, schema: Mapping[str, Any] | None) -> None:
         if self._hangup is not None:

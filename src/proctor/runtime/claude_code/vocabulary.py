@@ -13,8 +13,9 @@ can_use_tool hook_callback initialize interrupt stop_task PreToolUse hookCallbac
 message_start message_delta message_stop content_block_start content_block_delta content_block_stop
 text thinking tool_use tool_result server_tool_use text_delta thinking_delta input_json_delta signature_delta
 UserPromptSubmit additionalContext appendSystemPrompt tool_use_id is_error
+get_context_usage messages used compacting compact_boundary failed manual auto
 aborted_streaming aborted_tools completed api_error prompt_too_long permission-rule user-rejected
-queued started cancelled requesting compacting behavior allow deny updatedInput message
+queued started cancelled requesting behavior allow deny updatedInput message
 Bash Read Write Edit MultiEdit NotebookEdit WebFetch WebSearch StructuredOutput
 """.split()
 

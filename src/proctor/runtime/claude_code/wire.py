@@ -1,6 +1,6 @@
 """The part of Claude Code's stream that Proctor reads. Other fields of a frame are ignored."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -188,8 +188,30 @@ class Retry(Native, frozen=True):
     error: str | None = None
 
 
+COMPACT: Final = "/compact"
+"""The command that has the program shorten its history."""
+
+COMPACTING: Final = "compacting"
+
+
 class Status(Native, frozen=True):
+    """What the program does. `compact_result` is set in the status after a compaction."""
+
     status: str | None = None
+    compact_result: Literal["success", "failed"] | None = None
+    compact_error: str | None = None
+
+
+class Compacted(Native, frozen=True):
+    trigger: Literal["manual", "auto"] | None = None
+    pre_tokens: Count | None = None
+    post_tokens: Count | None = None
+
+
+class CompactBoundary(Native, frozen=True):
+    """Where the shortened history begins."""
+
+    compact_metadata: Compacted = Compacted()
 
 
 class _OutputDetails(Native, frozen=True):
@@ -227,7 +249,7 @@ class Denied(Native, frozen=True):
 
 SILENT: Final = frozenset(
     """
-    system/background_tasks_changed system/commands_changed system/compact_boundary system/files_persisted
+    system/background_tasks_changed system/commands_changed system/files_persisted
     system/hook_progress system/hook_response system/hook_started system/local_command_output
     system/per_turn_effort_changed system/session_state_changed system/task_notification system/task_progress
     system/task_started system/task_updated system/thinking_tokens system/turn_duration
