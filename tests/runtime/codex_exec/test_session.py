@@ -14,6 +14,7 @@ from proctor.errors import HangupError, RefusedError
 from proctor.event.history_item import HistoryItem
 from proctor.event.laws import Laws
 from proctor.event.model import (
+    CompactionEnded,
     ErrorReported,
     HistoryGiven,
     HistoryOffered,
@@ -32,12 +33,14 @@ from proctor.ids import ThreadId, TurnId
 from proctor.model.journal import Journal
 from proctor.model.script import Script, Step
 from proctor.runtime.base import ContextUse, ModelChoice
+from proctor.runtime.conversion import clean
 from proctor.spec.choices import Approvals, Login
 from proctor.testing.agent_under_test import EventTap
 from proctor.testing.journals import recorded_journals, request_items
 from proctor.transport.fault import Cut, FaultChannel, LineFault
 from tests.lab import processes_with, wait_until
 from tests.runtime.codex_exec.real import Exec, costs, real_exec
+from tests.runtime.messages import order_of
 from tests.runtime.twin import run
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.requirement("runtime.codex-exec")]
@@ -374,6 +377,43 @@ def test_instructions_of_a_new_thread_arrive_in_the_developer_role_and_on_no_com
     assert roles == [["developer"]] * 2
     # Only a new thread takes instructions.
     assert (len(tap.of(HistoryOffered)), len(tap.of(HistoryGiven))) == (1, 1)
+
+
+@pytest.mark.requirement("context.system-addition")
+def test_instructions_of_any_characters_arrive_as_they_are(tmp_path: Path) -> None:
+    words = 'Say """4711""".\r\n\t[x]\n# \\u0041 \\ \' é 🦊 \u2028 \x7f \x01 ${HOME}\n'
+
+    async def test() -> list[Journal]:
+        with recorded_journals() as journals:
+            async with (
+                real_exec(tmp_path) as agent,
+                agent.session({"say": "One."}, name="odd", instructions=f"{words}\0\ud800") as (session, _),
+            ):
+                await session.turn("Go on.")
+        return journals
+
+    [items] = request_items(run(test))
+    assert [item.whole_text for item in items if "4711" in item.whole_text] == [f"{words}{clean(chr(0) + chr(0xD800))}"]
+
+
+@pytest.mark.requirement("context.compaction")
+def test_compaction_is_reported_where_it_happens(tmp_path: Path) -> None:
+    async def test() -> None:
+        full = {"usage": {"input": 190_000, "output": 5}}
+        steps = {"run": "echo hi", **full}, {"say": "One.", **full}, {"say": "Two."}
+        async with real_exec(tmp_path) as agent, agent.session(*steps, name="k", is_persistent=True) as (session, tap):
+            await session.turn("First.")
+            await session.turn("Second.")
+        assert order_of(tap.events) == (
+            "PromptSent TurnBegan ToolBegan ToolEnded CompactionBegan CompactionEnded TextSaid TurnEnded "
+            "PromptSent TurnBegan CompactionBegan CompactionEnded TextSaid TurnEnded".split()
+        )
+        assert [(each.trigger, each.ok, each.keeps) for each in tap.of(CompactionEnded)] == [
+            ("auto", True, "user-messages")
+        ] * 2
+        assert_lawful(tap)
+
+    run(test)
 
 
 def test_context_use_is_in_the_file_of_a_persistent_thread_and_nowhere_else(tmp_path: Path) -> None:

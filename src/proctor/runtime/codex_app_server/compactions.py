@@ -1,13 +1,10 @@
 """Follow the compactions of one thread: who requested them, and the tokens in the context. Pure."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from proctor.event.model import CompactionBegan, CompactionEnded, CompactionTrigger, Event, TurnEnded
+from proctor.runtime.codex.compaction import KEPT_TOKENS
 from proctor.runtime.codex_app_server import wire
-
-KEPT_TOKENS: Final = 20_000
-"""Codex keeps the newest messages of the user up to this size, and cuts the one that does not fit (seen with 0.163)."""
 
 
 class Compactions:

@@ -19,6 +19,7 @@ from proctor.runtime.codex.home import (
     written_profile,
 )
 from proctor.runtime.codex_exec.rollout import is_id
+from proctor.runtime.conversion import clean
 from proctor.spec.choices import SCRIPTED
 
 How = Literal["start", "resume", "fork"]
@@ -80,7 +81,7 @@ def written_arguments(
 
 def instructions_of(request: SessionRequest, opening: Opening) -> str | None:
     """Return the instructions that Codex gets with this turn. It takes them only for a new thread."""
-    return request.instructions if opening.how == "start" else None
+    return clean(request.instructions) if opening.how == "start" and request.instructions is not None else None
 
 
 def arguments(

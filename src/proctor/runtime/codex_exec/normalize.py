@@ -8,6 +8,8 @@ import msgspec
 
 from proctor import decoding
 from proctor.event.model import (
+    CompactionBegan,
+    CompactionEnded,
     ErrorReported,
     Event,
     FrameNoted,
@@ -30,6 +32,7 @@ from proctor.event.row import ChildExited, Direction, Row, StepTaken
 from proctor.event.supervisor_events import decode_supervisor_row, supervisor_event
 from proctor.event.usage import NO_TOKENS, can_follow
 from proctor.ids import CallId, ItemId, ThreadId, TurnId
+from proctor.runtime.codex import compaction
 from proctor.runtime.codex.mcp import is_mcp_error
 from proctor.runtime.codex.retry_after import retry_after_ms, utc_offset_in
 from proctor.runtime.codex.warnings import ERROR_ITEM, STDERR, attribute_warning
@@ -143,7 +146,9 @@ class ExecNormalizer:
                 yield from self._baseline(row)
                 yield TurnBegan(turn=self._turn, frame=seq, at_ms=at_ms)
             case "item.started" | "item.completed":
-                yield self._item(type_, decoding.decode(raw, wire.ItemLine).item, row)
+                event = self._item(type_, decoding.decode(raw, wire.ItemLine).item, row)
+                yield event
+                yield from self._compaction(event, row)
             case "error":
                 yield self._error(decoding.decode(raw, wire.ErrorLine), row)
             case "turn.completed" | "turn.failed" if self._is_first("end", ""):
@@ -251,6 +256,19 @@ class ExecNormalizer:
                 return FrameNoted(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
             case _:
                 return Unrecognized(native=f"{type_} {item.type}", frame=seq, at_ms=at_ms)
+
+    def _compaction(self, warning: Event, row: Row) -> Iterator[Event]:
+        """Yield the events of a compaction, which only a warning reports, after it has ended. `exec` starts none."""
+        if isinstance(warning, WarningRaised) and warning.text.startswith(compaction.WARNING):
+            yield CompactionBegan(trigger="auto", frame=row.seq, at_ms=row.at_ms)
+            yield CompactionEnded(
+                trigger="auto",
+                ok=True,
+                keeps="user-messages",
+                keeps_tokens=compaction.KEPT_TOKENS,
+                frame=row.seq,
+                at_ms=row.at_ms,
+            )
 
     def _is_first(self, what: str, id_: str) -> bool:
         """Return whether this is the first such line of the turn. Lines may be repeated, events may not."""
