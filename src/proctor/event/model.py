@@ -359,6 +359,9 @@ class CompactionEnded(EventRoot, tag="compaction.ended", frozen=True, kw_only=Tr
     """How much of the newest messages it keeps, in tokens of 4 bytes of UTF-8, rounded up for each message. A message
     that does not fit is cut. None if no limit is known."""
 
+    keeps_frames: tuple[int, ...] = ()
+    """Rows of this record whose messages the agent reports to keep verbatim, besides what `keeps` names."""
+
 
 # ── usage, warnings and errors ──
 

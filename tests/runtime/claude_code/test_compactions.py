@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proctor.event.laws import Laws
-from proctor.event.model import CompactionBegan, CompactionEnded, TurnEnded
+from proctor.event.model import CompactionBegan, CompactionEnded, PromptSent, ToolBegan, ToolEnded, TurnEnded
 from proctor.runtime.environment import agent_environment
 from tests.runtime.claude_code.real import Talk, claude, run
 from tests.runtime.claude_code.test_normalize import INIT, Said, events_of, heard, of, prompt, result
@@ -65,7 +65,7 @@ def test_requested_compaction_is_a_turn_of_its_own_and_a_needless_one_fails(tmp_
 @pytest.mark.real_agent
 @pytest.mark.agent("claude_code")
 def test_compaction_in_a_turn_stands_between_its_calls_and_its_answer(tmp_path: Path) -> None:
-    steps: list[dict[str, Any]] = [{"say": "Said 1."}, {"run": "echo hi", **FULL}, {"say": "Said 2."}]
+    steps: list[dict[str, Any]] = [{"say": "Said 1."}, {"run": "echo answer", **FULL}, {"say": "Said 2."}]
     talk, last = talked(tmp_path, steps, "prompt 1", "prompt 2")
     began, end = ended(talk)
     assert (began.trigger, end.trigger) == ("auto", "auto")
@@ -77,6 +77,9 @@ def test_compaction_in_a_turn_stands_between_its_calls_and_its_answer(tmp_path: 
         "PromptSent TurnBegan ToolBegan ToolEnded CompactionBegan CompactionEnded TextSaid TurnEnded".split()
     )
     assert ("user", "prompt 1") not in last
+    # The call and its result are kept, but not the prompt of the turn.
+    assert end.keeps_frames == (talk.of(ToolBegan)[-1].frame, talk.of(ToolEnded)[-1].frame)
+    assert last == [("Bash", '{"command":"echo answer"}'), ("user", "answer")]
 
 
 @pytest.mark.real_agent
@@ -85,7 +88,9 @@ def test_compaction_before_the_first_request_stands_between_what_is_given_and_th
     """The model never sees most of what was given."""
     steps: list[dict[str, Any]] = [{"say": "Said 1.", **FULL}, {"say": "Said 2."}]
     talk, last = talked(tmp_path, steps, "prompt 1", "give", "prompt 2")
-    assert ended(talk)[0].trigger == "auto"
+    began, end = ended(talk)
+    assert began.trigger == "auto"
+    assert end.keeps_frames == (talk.of(PromptSent)[-1].frame,)
     assert order_of(talk.tap.events) == (
         "PromptSent TurnBegan TextSaid TurnEnded HistoryOffered HistoryGiven "
         "PromptSent TurnBegan CompactionBegan CompactionEnded TextSaid TurnEnded".split()

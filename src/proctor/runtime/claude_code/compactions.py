@@ -10,11 +10,16 @@ class Compactions:
     """The state of the compactions of one session. One runs at a time.
 
     The program reports the status `compacting`, then a result, and after success a boundary with the tokens. What
-    remains is a summary in its own words, and in some cases the newest messages, which is no promise.
+    remains is a summary in its own words and, if it was not requested, the newest messages, which the boundary names.
     """
 
     def __init__(self) -> None:
         self._is_requested = self._is_running = self._has_succeeded = False
+        self._frames: dict[str, int] = {}
+
+    def heard_message(self, uuid: str, *, frame: int) -> None:
+        """Note the row of a message of the thread, prompts included."""
+        self._frames.setdefault(uuid, frame)
 
     def heard_prompt(self, text: str) -> None:
         """Note what a turn began with. The command may be followed by what the summary should attend to."""
@@ -44,6 +49,10 @@ class Compactions:
         if isinstance(event, TurnEnded) and self._is_running:
             yield self._end(wire.Compacted(), event.frame, event.at_ms, ok=self._has_succeeded)
 
+    def _frames_of(self, kept: wire.Preserved) -> tuple[int, ...]:
+        uuids = {*kept.uuids, *kept.all_uuids}
+        return tuple(sorted(frame for uuid, frame in self._frames.items() if uuid in uuids))
+
     @property
     def _trigger(self) -> CompactionTrigger:
         return "manual" if self._is_requested else "auto"
@@ -63,6 +72,7 @@ class Compactions:
             tokens_after=compacted.post_tokens,
             problem=problem,
             keeps="nothing",
+            keeps_frames=self._frames_of(compacted.preserved_messages),
             frame=frame,
             at_ms=at_ms,
         )

@@ -118,6 +118,7 @@ class ClaudeNormalizer:
             text = "\n".join(block.text or "" for block in said.message.blocks)
             if is_first:
                 self._compactions.heard_prompt(text)
+            self._compactions.heard_message(said.uuid, frame=row.seq)
             yield PromptSent(text=text, frame=row.seq, at_ms=row.at_ms)
             return
         if envelope.type == "control_request" and envelope.request is not None:
@@ -142,6 +143,7 @@ class ClaudeNormalizer:
                     return
                 if said.uuid:
                     self._emitted.add(said.uuid)
+                    self._compactions.heard_message(said.uuid, frame=row.seq)
                 yield from (
                     self._assistant_blocks(said, row) if envelope.type == "assistant" else self._tool_results(said, row)
                 )

@@ -202,8 +202,16 @@ class Status(Native, frozen=True):
     compact_error: str | None = None
 
 
+class Preserved(Native, frozen=True):
+    """The messages that are kept verbatim. `all_uuids` also names those between the messages of `uuids`."""
+
+    uuids: tuple[str, ...] = ()
+    all_uuids: tuple[str, ...] = ()
+
+
 class Compacted(Native, frozen=True):
     trigger: Literal["manual", "auto"] | None = None
+    preserved_messages: Preserved = Preserved()
     pre_tokens: Count | None = None
     post_tokens: Count | None = None
 
