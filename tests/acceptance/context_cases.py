@@ -15,7 +15,7 @@ from proctor.event.message import Message, UserPart
 from proctor.ids import EntryId
 from proctor.model.journal import JournalRow
 from proctor.testing.journals import recorded_journals
-from tests.acceptance.sittings import Said, SessionLab, conversation, first_requests, say_all
+from tests.acceptance.sittings import Said, SessionLab, first_requests, last_request, say_all
 from tests.api.talk import bounded
 from tests.scripted_engine import Behaviour, scripted
 
@@ -84,7 +84,7 @@ class ContextCases:
 
         with recorded_journals() as journals:
             bounded(talk)
-        assert stripped(conversation(journals[0].rows[-1])) == [
+        assert stripped(last_request(journals[0])) == [
             ("user", "Prompt 0."), ("agent", "Answer 0."),
             ("user", "Note number 0."), ("user", "Prompt 1."), ("agent", "Answer 1."),
             ("user", "Note number 1."), ("user", "Prompt 2."), ("agent", "Answer 2."),
@@ -155,7 +155,7 @@ class ContextCases:
             bounded(talk)
         for row in (row for journal in journals for row in journal.rows if row.digest is not None):
             assert roles_of(row, ADDITION) in (["developer"], ["system"]), row
-        said = conversation(journals[-1].rows[-1])
+        said = last_request(journals[-1])
         assert len(said) == len(set(said)) == 11, "nothing is there twice after five turns"
 
     @pytest.mark.requirement("context.system-addition")

@@ -66,6 +66,11 @@ def first_requests(journals: Iterable[Journal]) -> list[list[Said]]:
     return [conversation(journal.rows[0]) for journal in journals]
 
 
+def last_request(journal: Journal) -> list[Said]:
+    """Return the conversation in the last request for a reply. Claude Code also asks for counts of tokens."""
+    return conversation([row for row in journal.rows if row.items][-1])
+
+
 def mirrored(messages: Iterable[Message]) -> list[Said]:
     """Return entries of the mirror in the same form."""
     return [_entry(each) for each in messages]

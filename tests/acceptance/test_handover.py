@@ -7,7 +7,7 @@ import pytest
 
 import proctor
 from proctor.testing.journals import recorded_journals
-from tests.acceptance.sittings import CLAUDE, CODEX, Said, SessionLab, conversation, first_requests
+from tests.acceptance.sittings import CLAUDE, CODEX, Said, SessionLab, conversation, first_requests, last_request
 from tests.api.talk import bounded
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.long]
@@ -47,7 +47,7 @@ def test_conversation_moves_between_agents_as_items(lab: SessionLab) -> None:
         [*before, ("user", "And now?")],
     ]
     last: list[Said] = [("user", "And now?"), ("agent", "Yes."), ("user", "Really?")]
-    assert conversation(journals[-1].rows[-1]) == [*before, *last]
+    assert last_request(journals[-1]) == [*before, *last]
     contexts = [shown.turn.context for shown in lab.report("x").turns]
     assert [(each.how, each.given, each.reason, each.commit) for each in contexts if each is not None] == [
         ("none", 0, "no thread", "committed"),
@@ -73,7 +73,7 @@ def test_agent_that_takes_no_items_gets_the_same_as_text(runtime: str, lab: Sess
     assert text.endswith("</conversation_context>\nCurrent user request:\nSure?")
     assert [text.count(word) for word in ("> What does it say?", "> It says so.")] == [1, 1]
     # The thread has it now, so the next prompt is nothing but the prompt.
-    assert conversation(journals[1].rows[-1]) == [("user", text), ("agent", "Quite."), ("user", "Quite sure?")]
+    assert last_request(journals[1]) == [("user", text), ("agent", "Quite."), ("user", "Quite sure?")]
     contexts = [shown.turn.context for shown in lab.report("x").turns]
     assert [(each.how, each.given) for each in contexts if each is not None] == [("none", 0), ("text", 4), ("none", 0)]
     assert lab.mirror("x") == [*FIRST_SAID, *SECOND_SAID, ("user", "Quite sure?"), ("agent", "Yes.")]

@@ -189,11 +189,18 @@ class _SessionHolder:
             if is_import:
                 # Not left to the first turn: what the thread holds already is part of its history.
                 await threads.import_history()
-            with anyio.CancelScope() as beside:
-                async with anyio.create_task_group() as work:
-                    work.start_soon(partial(live.live_with, threads, work))
+            failure: Exception | None = None
+            async with anyio.create_task_group() as work:
+                work.start_soon(partial(live.live_with, threads, work))
+                try:
                     yield
-                    beside.cancel()
+                except Exception as error:
+                    # Not raised inside the task group, which would wrap the caller's own error in a group.
+                    failure = error
+                # What the engine still does beside the turns is ended with the sitting.
+                work.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
             if threads.failure is not None:
                 raise threads.failure
             return

@@ -1,7 +1,8 @@
 """Fold the events of a sitting into what its native thread holds. Pure: a later process folds the same record alike."""
 
+from collections import deque
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -14,12 +15,16 @@ from proctor.event.model import (
     Event,
     HistoryGiven,
     HistoryOffered,
+    PromptSent,
     SessionBegan,
     TurnAsked,
     TurnBegan,
     TurnSettled,
 )
 from proctor.ids import EntryId
+
+MOST_KEPT: Final = 1000
+"""An agent keeps at most so many of its newest messages verbatim when it shortens its thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +54,13 @@ class SittingFold:
         self._offered: HistoryOffered | None = None
         self._is_in_turn = False
         self._has_begun = False
+        self._asked_at: int | None = None
         self._compacted_at: int | None = None
         self._keeps_prompts = False
+        self._kept_frames: frozenset[int] = frozenset()
+        # Rows of the agent's copies of prompts, by those that they are copies of.
+        self._copies: dict[int, int] = {}
+        self._newest: deque[EntryId] = deque(maxlen=MOST_KEPT)
 
     def feed(self, event: Event) -> RecordedTurn | None:
         """Take the next event. Returns the turn that it ends, if any."""
@@ -60,8 +70,11 @@ class SittingFold:
         match event:
             case SessionBegan():
                 self._begin_thread(event)
-            case TurnAsked():
+            case TurnAsked(frame=frame):
                 self._is_in_turn, self._has_begun, self._compacted_at = True, False, None
+                self._asked_at = frame
+            case PromptSent(frame=frame) if self._asked_at is not None:
+                self._copies[frame], self._asked_at = self._asked_at, None
             case TurnSettled():
                 if self._offered is not None and self._offered.how == "items":
                     # The agent did not answer.
@@ -150,16 +163,19 @@ class SittingFold:
         if self.binding is None:
             return
         self._compacted_at, self._keeps_prompts = event.frame, event.keeps == "user-messages"
+        self._kept_frames = frozenset(self._copies.get(frame, frame) for frame in event.keeps_frames)
         self._changes.append(
             HeldChange(do="keep-prompts", most_tokens=event.keeps_tokens)
             if self._keeps_prompts
             else HeldChange(do="clear")
         )
+        self._hold(tuple(id_ for id_ in self._newest if _frame_of(id_) in self._kept_frames))
         self._change(is_compacted=True, addition=self.binding.first_addition)
 
     def _turn_over(self, turn: RecordedTurn) -> None:
         if turn.kind == "import" or turn.state.is_completed:
-            self._hold(tuple(message.id for message in turn.messages if not self._is_lost(message.id, message.part)))
+            self._newest.extend(message.id for message in turn.messages)
+            self._hold(tuple(each.id for each in turn.messages if not self._is_lost(each.id, each.part)))
         elif turn.kind == "prompt" and self._has_begun and self.binding is not None:
             self._change(uncommitted=(*self.binding.uncommitted, turn.id))
 
@@ -167,9 +183,13 @@ class SittingFold:
         """Return whether the agent's compaction has removed an entry of the turn from its thread."""
         if self._compacted_at is None or (self._keeps_prompts and isinstance(part, UserPart)):
             return False
-        frame = id_.rpartition("#")[2].partition(".")[0]
-        return int(frame) < self._compacted_at
+        frame = _frame_of(id_)
+        return frame < self._compacted_at and frame not in self._kept_frames
 
     def _change(self, **changes: object) -> None:
         if self.binding is not None:
             self.binding = replace(self.binding, **changes)
+
+
+def _frame_of(id_: EntryId) -> int:
+    return int(id_.rpartition("#")[2].partition(".")[0])
