@@ -2,7 +2,8 @@
 
 The order of calls for one attempt is `Runtime.check_options`, `Runtime.locate`, `Runtime.open_host`,
 `Host.open_session`; then for each turn `Session.give`, if there is something to give, `Session.turn`,
-`Session.interrupt` and `Session.settle`; and at the end `Session.read_history`, if the thread is persistent.
+`Session.interrupt` and `Session.settle`; and at the end `Session.read_history`, if the thread is persistent. Between
+turns `Session.read_context` may be called, if a context engine needs it.
 Every line from or to the agent is recorded through a `Tap` before the runtime acts on it.
 """
 
