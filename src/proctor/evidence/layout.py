@@ -92,10 +92,16 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptPaths:
-    """Paths in the folder of one attempt."""
+class Paths:
+    """Paths in one folder. Each kind of folder is a subclass without fields: equal if kind and folder are."""
 
     folder: Path
+
+
+class AttemptPaths(Paths):
+    """Paths in the folder of one attempt."""
+
+    __slots__ = ()
 
     def create(self) -> None:
         """Create the folder. Raises MachineError if it exists: attempts are never reused."""
@@ -146,11 +152,10 @@ class AttemptPaths:
         return self.folder / SEAL
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimePaths:
+class RuntimePaths(Paths):
     """Paths in the folder of one agent process, for what does not belong to a single attempt."""
 
-    folder: Path
+    __slots__ = ()
 
     def create(self) -> None:
         make_folder(self.folder)
@@ -164,11 +169,10 @@ class RuntimePaths:
         return self.folder / "process.json"
 
 
-@dataclass(frozen=True, slots=True)
-class RunPaths:
+class RunPaths(Paths):
     """Paths in the folder of one run."""
 
-    folder: Path
+    __slots__ = ()
 
     def attempt(self, trial: TrialId, *, n: int) -> AttemptPaths:
         return AttemptPaths(_inside(self.folder / "attempts", f"{trial}.{n}"))
@@ -183,11 +187,10 @@ class RunPaths:
         yield from map(RuntimePaths, _folders(self.folder / "runtimes"))
 
 
-@dataclass(frozen=True, slots=True)
-class RegradePaths:
+class RegradePaths(Paths):
     """Paths in the folder of one regrade. Its record is written last."""
 
-    folder: Path
+    __slots__ = ()
 
     def create(self) -> None:
         make_folder(self.folder)
@@ -201,11 +204,10 @@ class RegradePaths:
         return self.folder / "regrade.probes.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class CampaignPaths:
+class CampaignPaths(Paths):
     """Paths in the folder of one campaign."""
 
-    folder: Path
+    __slots__ = ()
 
     def create(self) -> None:
         make_folder(self.folder)
@@ -253,11 +255,10 @@ class CampaignPaths:
         return RegradePaths(_inside(self.regrades, regrade_id))
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPaths:
+class SessionPaths(Paths):
     """Paths in the folder of one session: what continues from sitting to sitting. Their evidence is in runs."""
 
-    folder: Path
+    __slots__ = ()
 
     def create(self) -> None:
         """Create the folder, if it does not exist yet."""
@@ -286,11 +287,10 @@ class SessionPaths:
         return (self.folder / "attempts").is_dir() and not self.header.exists()
 
 
-@dataclass(frozen=True, slots=True)
-class RootPaths:
+class RootPaths(Paths):
     """Paths in an evidence root, by default `.proctor`."""
 
-    folder: Path
+    __slots__ = ()
 
     def campaign(self, campaign_id: CampaignId) -> CampaignPaths:
         return CampaignPaths(_inside(self.folder / "campaigns", campaign_id))
