@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -178,6 +177,8 @@ def _members(group: str) -> list[str]:
 
 
 def _format_commands(names: Iterable[str]) -> str:
+    import textwrap  # slow to import, and only needed for help
+
     return "".join(
         f"{textwrap.fill(COMMANDS[name][1], help_width(), initial_indent=f'  {name:24}', subsequent_indent=' ' * 26)}\n"
         for name in names

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,13 +12,13 @@ from proctor.errors import InputError, disk_error
 from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.report.campaign import CampaignReport, load_campaign
 from proctor.report.find import root_of
-from proctor.report.publish import Publication, Reason
-from proctor.report.sections import next_steps
 from proctor.surface.cli.command import JSON, ROOT, Command, argument, evidence_root
 from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.cli.output import Output, to_json
-from proctor.surface.cli.print_report import plain_report, print_report
 from proctor.surface.cli.select_campaign import find_campaign
+
+if TYPE_CHECKING:
+    from proctor.report.publish import Publication, Reason
 
 # What renders or derives is imported where it is used: a report of many attempts as JSON needs none of it.
 
@@ -47,12 +48,17 @@ def report(
     format_ = "json" if as_json else format_
     output = Output(is_json=format_ == "json")
     if format_ == "text" and output_file is None:
+        from proctor.report.sections import next_steps
+        from proctor.surface.cli.print_report import print_report
+
         formatter = CommandFormatter.of(root)
         steps = [("" if at else "next", formatter.spell(step)) for at, step in enumerate(next_steps(composed))]
         print_report(output, composed, title=place.folder.name, footer=steps)
         return composed.exit
     match format_:
         case "text":
+            from proctor.surface.cli.print_report import plain_report
+
             text: str | bytes = plain_report(output, composed, title=place.folder.name)
         case "json":
             shown = (
@@ -113,14 +119,14 @@ def publish_check(*, ref: str | None, root: Path | None, as_json: bool) -> int:
     return found.exit
 
 
-def _as_scripted(found: Publication) -> str:
+def _as_scripted(found: "Publication") -> str:
     if not found.has_models:
         return " as scripted results"
     some = ", ".join(found.scripted_flows)
     return f", with the results of {some} as scripted results" if some else ""
 
 
-def _reason_rows(reasons: Sequence[Reason], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
+def _reason_rows(reasons: Sequence["Reason"], *, calling: CommandFormatter) -> Iterator[tuple[str, str]]:
     """Yield the reasons grouped by code, each group followed by what to do about it."""
     for code in dict.fromkeys(reason.code for reason in reasons):
         of_it = [reason for reason in reasons if reason.code == code]

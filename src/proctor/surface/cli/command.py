@@ -3,7 +3,6 @@
 import argparse
 import inspect
 import os
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +138,8 @@ class _Parser(argparse.ArgumentParser):
 
 class _Format(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # slow to import, and only needed for help
+
         # Paragraphs with indented lines are printed as they are.
         paragraphs = text.split("\n\n")
         return "\n\n".join(each if "\n " in each else textwrap.fill(each, width) for each in paragraphs)
