@@ -23,8 +23,8 @@ from proctor.ledger.schema import LedgerReplacement
 from proctor.plan.model import Limits, Plan, Trial
 from proctor.report.campaign import CampaignReport, build_report, load_campaign
 from proctor.report.campaign_state import CampaignState, load_state
+from proctor.report.classify import INVALID
 from proctor.report.row import AttemptRow
-from proctor.report.score import INVALID
 from proctor.spec.campaign_options import GatesSpec, ToolsSpec
 from proctor.spec.choices import Approvals, Isolation, Sandbox
 from proctor.spec.expect import ExpectSpec

@@ -23,9 +23,10 @@ from proctor.evidence.summary import FAILED, PASSED, UNKNOWN
 from proctor.ids import AttemptId, FlowId, MissionId, TrialId
 from proctor.report.campaign import Effort, Mismatch, MissingResult, build_report, load_campaign
 from proctor.report.campaign_state import CampaignState, load_state
+from proctor.report.classify import classify
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.markdown import render_markdown
-from proctor.report.score import PassRate, Score, TokenSum, classify
+from proctor.report.score import PassRate, Score, TokenSum
 from proctor.report.sections import facts, flow_table
 from proctor.report.stats import clustered_interval, wilson
 from proctor.report.verdict import judge_attempt

@@ -18,7 +18,7 @@ from proctor.ids import FlowId
 from proctor.plan.progress import fold_trials
 from proctor.report.campaign import build_report, load_campaign
 from proctor.report.campaign_state import load_state
-from proctor.report.score import classify
+from proctor.report.classify import classify
 from proctor.spec.campaign_options import GatesSpec
 from proctor.surface.campaign_status import RemainingTrials, status_of
 from proctor.surface.parity import side_by_side

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from proctor.evidence.artifacts import Judged
 from proctor.evidence.summary import FAILED, PASSED
+from proctor.report.classify import classify
 from proctor.report.format_values import count, duration, legible, yes_no
 from proctor.report.row import AttemptRow
-from proctor.report.score import classify
 
 NO: Final = "NO"
 """A negative finding of Proctor: in capitals, because without colour it must still catch the eye."""

@@ -16,10 +16,11 @@ from proctor.report.campaign_state import (
     load_folders,
     load_ledger_state,
 )
+from proctor.report.classify import INVALID, OF_THE_AGENT
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.gates import Gate, gates_of
 from proctor.report.row import AttemptRow
-from proctor.report.score import INVALID, OF_THE_AGENT, MissionScore, Score, Sum, merge_sums, sum_results
+from proctor.report.score import MissionScore, Score, Sum, merge_sums, sum_results
 from proctor.report.verdict import exit_of, verdict_of
 from proctor.spec.campaign_options import SelectSpec
 

@@ -22,10 +22,10 @@ from proctor.ledger.reader import is_live, read_ledger
 from proctor.ledger.schema import LedgerAttempt, LedgerContents, LedgerTrial, replaced_from
 from proctor.plan.progress import RetryBudget, fold_attempts
 from proctor.plan.recover import CUT_OFF
+from proctor.report.classify import classify
 from proctor.report.evidence_index import EvidenceIndex, FolderReading, with_code
 from proctor.report.planned import PlanSummary, SnapshotIndex, read_frozen, read_plan
 from proctor.report.row import AttemptRow
-from proctor.report.score import classify
 
 if TYPE_CHECKING:
     from proctor.report.check_ledger import LedgerLimits
@@ -52,7 +52,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counted_attempt: AttemptRow | None = None
     """The attempt that counts: the result, or else the last one. None if the trial was never tried."""
     result: str | None = None
-    """What the result is (see `score.classify`); None if the trial has no result."""
+    """What the result is (see `classify`); None if the trial has no result."""
     is_settled: bool = False
     """Whether the result is final, so that no run tries the trial again by itself."""
     first_attempt: AttemptRow | None = None

@@ -8,8 +8,8 @@ from proctor.evidence.artifacts import Judged, Part
 from proctor.evidence.summary import SCORED, AttemptSummary
 from proctor.ids import AttemptId, MissionId
 from proctor.report.campaign_state import CampaignState, TrialResult
+from proctor.report.classify import OF_THE_AGENT
 from proctor.report.format_values import one_line, percent
-from proctor.report.score import OF_THE_AGENT
 from proctor.spec.campaign_options import Requirement, ToolsSpec, TraceProfile
 
 

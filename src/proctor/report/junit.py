@@ -10,10 +10,10 @@ from proctor.errors import CODES, Exit
 from proctor.evidence.summary import PASSED
 from proctor.ids import TrialId
 from proctor.report.campaign import CampaignReport, MissingResult, Replacement, why_failed
+from proctor.report.classify import classify
 from proctor.report.failures import failure_lines
 from proctor.report.format_values import legible, yes_no
 from proctor.report.row import AttemptRow
-from proctor.report.score import classify
 from proctor.report.verdict import judge_attempt
 
 

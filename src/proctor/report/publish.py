@@ -7,8 +7,8 @@ from proctor.evidence.artifacts import Artifact, Part
 from proctor.evidence.reader import Finding
 from proctor.ids import CampaignId, FlowId
 from proctor.report.campaign import CampaignReport
+from proctor.report.classify import INVALID
 from proctor.report.format_values import plural
-from proctor.report.score import INVALID
 from proctor.report.verdict import exit_of_finding, worst
 
 

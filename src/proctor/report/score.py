@@ -11,18 +11,14 @@ import msgspec
 from proctor.event.metrics import nearest_rank
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Part
-from proctor.evidence.summary import FAILED, PASSED, SCORED, UNKNOWN, AttemptSummary, classify_result
+from proctor.evidence.summary import PASSED, SCORED, UNKNOWN, AttemptSummary
 from proctor.ids import FlowId, MissionId
+from proctor.report.classify import INVALID, OF_THE_AGENT, classify, is_infra
 from proctor.report.row import AttemptRow
 from proctor.report.stats import clustered_interval, pass_all, pass_at, wilson
 
 if TYPE_CHECKING:
     from proctor.report.campaign_state import TrialResult
-
-INVALID: Final = "evidence"
-"""Its evidence is invalid. All other results are named by the bucket of a failure that is not the agent's."""
-
-OF_THE_AGENT: Final = frozenset({PASSED, FAILED, UNKNOWN})
 
 DRAWS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The k of pass@k and pass^k, as far as there are that many repeats."""
@@ -30,23 +26,6 @@ DRAWS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 WILSON: Final = "Wilson"
 CLUSTERED: Final = "clustered by mission"
 """The two ways to compute the interval of a rate."""
-
-
-def classify(row: AttemptRow) -> str:
-    """Return what the result of a trial is: PASSED, FAILED, UNKNOWN, INVALID, or the bucket of another failure."""
-    if row.is_invalid:
-        return INVALID
-    if row.summary is None:
-        return classify_result(Outcome.UNKNOWN, row.code, is_right=None, met=None)
-    return row.summary.result
-
-
-def is_infra(result: str) -> bool:
-    """Whether `retry --only infra` includes the result: it is about the machine, the provider or the run.
-
-    Scored results are never retried by kind, because that would bias the rates.
-    """
-    return result not in OF_THE_AGENT
 
 
 class TokenSum(Part, frozen=True, kw_only=True):

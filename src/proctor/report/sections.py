@@ -11,6 +11,7 @@ from typing import Final
 from proctor.errors import Bucket, Exit
 from proctor.event.model import UsageAuthority
 from proctor.report.campaign import CampaignReport, FailedResult, MissionSummary, UnjudgedResult
+from proctor.report.classify import INVALID
 from proctor.report.format_values import (
     UNKNOWN,
     USED_UP,
@@ -25,7 +26,7 @@ from proctor.report.format_values import (
     total,
 )
 from proctor.report.row import AttemptRow
-from proctor.report.score import INVALID, PassCount, PassRate, Score
+from proctor.report.score import PassCount, PassRate, Score
 from proctor.report.verdict import judge_attempt
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.choices import SCRIPTED

@@ -16,9 +16,9 @@ from proctor.ids import CampaignId, RunId, RuntimeId
 from proctor.ledger.reader import read_outcomes
 from proctor.ledger.schema import LedgerAttempt, LedgerRun
 from proctor.report.campaign_state import TrialResult, load_state
+from proctor.report.classify import OF_THE_AGENT, is_infra
 from proctor.report.format_values import USED_UP
 from proctor.report.gates import gates_of
-from proctor.report.score import OF_THE_AGENT, is_infra
 from proctor.report.verdict import exit_of, verdict_of
 
 

@@ -10,8 +10,8 @@ from proctor.evidence.layout import CampaignPaths, RootPaths
 from proctor.evidence.summary import SCORED, UNKNOWN
 from proctor.ids import TrialId
 from proctor.report.campaign_state import TrialResult, load_state
+from proctor.report.classify import classify, is_infra
 from proctor.report.find import root_of
-from proctor.report.score import classify, is_infra
 from proctor.surface.cli.campaign_run import AGAIN
 from proctor.surface.cli.command import Command, argument, evidence_root
 from proctor.surface.cli.resume_campaign import can_resume, load_again
