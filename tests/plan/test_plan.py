@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proctor.ids import Digest, FlowId, MissionId, RuntimeId, TrialId
-from proctor.plan.expand import expand
-from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Trial
+from proctor.plan.expand import Contents, expand
+from proctor.plan.model import Limits, Plan, ResolvedFlow, ResolvedModel, Trial
 from proctor.plan.remaining import remaining
 from proctor.spec.campaign_options import GatesSpec, HooksSpec, LimitsSpec, ScheduleSpec, SecretFile, ToolsSpec
 from proctor.spec.choices import Approvals, Isolation, Login, Persistence, Profile, Sandbox

@@ -25,7 +25,7 @@ from proctor.probe.gate import decide
 from proctor.probe.model import Phase, ProbeRow, Verdict, require
 from proctor.probe.model import TestsRecord as RecordOfTests
 from proctor.spec.command_probes import HeadlessRun
-from proctor.spec.probe_options import WaiverSpec
+from proctor.spec.criterion import WaiverSpec
 
 BASE, NOW = Digest("sha256:base"), Digest("sha256:now")
 

@@ -10,8 +10,8 @@ from proctor.ids import Digest
 from proctor.probe.gate import Decision, ProbeDecision, decide
 from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, Verdict, require
 from proctor.spec.command_probes import HeadlessRun
+from proctor.spec.criterion import Role, WaiverSpec
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.probe_options import Role, WaiverSpec
 
 BASE, NOW, OTHER = Digest("sha256:base"), Digest("sha256:now"), Digest("sha256:other")
 ONE, TWO, GUARD, BLIND = require(

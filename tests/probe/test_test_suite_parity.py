@@ -17,8 +17,8 @@ from proctor.probe.kinds.test_suite_parity import find_wrong
 from proctor.probe.model import Fault, ProbeRow, Verdict
 from proctor.probe.model import TestsRecord as Record
 from proctor.probe.suite_run import count_tests
+from proctor.spec.criterion import Role
 from proctor.spec.load import load_spec
-from proctor.spec.probe_options import Role
 from proctor.spec.suite_probes import TestSuiteParity as SuiteParity
 from tests.lab import Lab, mission, say_done
 from tests.probe.test_unit_tests import (

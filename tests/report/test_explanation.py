@@ -15,7 +15,7 @@ from proctor.ids import AttemptId
 from proctor.report.explanation import AttemptExplanation, ProbeSummary, explain
 from proctor.report.explanation_text import render_explanation
 from proctor.report.view import AttemptView
-from proctor.spec.probe_options import Role
+from proctor.spec.criterion import Role
 from tests.report.made import expectation, report
 
 ATTEMPT = AttemptId("fix.codex.r1.1")

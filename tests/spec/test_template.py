@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.ids import FlowId
-from proctor.plan.expand import expand
-from proctor.plan.model import Contents
+from proctor.plan.expand import Contents, expand
 from proctor.spec.campaign_options import SelectSpec
 from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.template import TOKENS, parse_template

@@ -11,7 +11,7 @@ from proctor.evidence.layout import TOOL_CALLS, WORKSPACE_DIFF
 from proctor.ids import Digest
 from proctor.probe.gate import Decision, decide
 from proctor.probe.model import ProbeRow
-from proctor.spec.probe_options import WaiverSpec
+from proctor.spec.criterion import WaiverSpec
 from proctor.workspace.changed import changed_in
 
 

@@ -26,10 +26,10 @@ from proctor.probe.model import Fault, Phase, ProbeRow, Verdict, identify_probe
 from proctor.probe.run import run_probe
 from proctor.probe.view import examine_subject
 from proctor.spec.collect_errors import raise_collected
+from proctor.spec.criterion import Role
 from proctor.spec.fence import Contain
 from proctor.spec.load import LoadedSpec
 from proctor.spec.model import MissionSpec
-from proctor.spec.probe_options import Role
 from proctor.spec.probes import ProbeSpec
 from proctor.workspace.snapshot import EMPTY
 

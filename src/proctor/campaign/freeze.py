@@ -17,8 +17,8 @@ from proctor.evidence.layout import CampaignPaths, write_artifact, write_text_ar
 from proctor.evidence.reader import read_artifact, read_bytes
 from proctor.evidence.redact import Redactor
 from proctor.ids import Digest
-from proctor.plan.expand import expand
-from proctor.plan.model import Contents, Plan
+from proctor.plan.expand import Contents, expand
+from proctor.plan.model import Plan
 from proctor.probe.kind import HiddenFiles
 from proctor.spec.load import NO_OVERRIDES, LoadedSpec, SpecOverrides
 from proctor.spec.missions import MissionSource

@@ -38,8 +38,8 @@ from proctor.evidence.artifacts import SittingRef
 from proctor.evidence.layout import RootPaths, RunPaths
 from proctor.ids import AttemptId, CampaignId, ProcessId, RunId, RuntimeId, ThreadId, TrialId
 from proctor.model.script import load_script
-from proctor.plan.expand import expand, resolve_flow
-from proctor.plan.model import Contents, ResolvedFlow
+from proctor.plan.expand import Contents, expand, resolve_flow
+from proctor.plan.model import ResolvedFlow
 from proctor.runtime.base import Decide, Tool
 from proctor.runtime.resolve import Candidate
 from proctor.spec.choices import Approvals, Isolation, Sandbox

@@ -27,8 +27,8 @@ from proctor.ids import (
 from proctor.plan.model import Limits, Plan
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.choices import Approvals, Isolation, Sandbox
+from proctor.spec.criterion import Role, WaiverSpec
 from proctor.spec.expect import ExpectSpec
-from proctor.spec.probe_options import Role, WaiverSpec
 
 SCHEMA_VERSION: Final = 1
 """Version of the format of every artifact. Another one is refused."""

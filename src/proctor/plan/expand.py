@@ -1,6 +1,7 @@
 """Expand a spec into its plan: missions × flows × repeats = trials, each with a digest of its content."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct, structs
@@ -8,13 +9,24 @@ from msgspec.structs import asdict
 
 from proctor.canonical import digest
 from proctor.ids import Digest, TrialId
-from proctor.plan.model import Contents, Limits, Plan, ResolvedFlow, ResolvedModel, Schedule, Trial
+from proctor.plan.model import Limits, Plan, ResolvedFlow, ResolvedModel, Schedule, Trial
 from proctor.spec.campaign_options import LimitsSpec
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.model import CampaignSpec, FlowSpec, MissionSpec
 from proctor.spec.size import parse_evidence_limit_bytes
 from proctor.spec.struct import Duration
 from proctor.spec.template import AS_WRITTEN, Prompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """Digests of scripts, files for probes and folders with hidden files, by their path in the spec, and of workspaces
+    by `WorkspaceSpec.key`."""
+
+    scripts: Mapping[str, Digest]
+    workspaces: Mapping[str, Digest]
+    sources: Mapping[str, Digest] = field(default_factory=dict)
+    overlays: Mapping[str, Digest] = field(default_factory=dict)
 
 
 def expand(

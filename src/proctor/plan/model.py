@@ -1,7 +1,5 @@
 """The plan of a campaign: its trials, flows, limits and schedule, with every default filled in."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -185,14 +183,3 @@ class Plan(PlanStruct, frozen=True, kw_only=True):
 
     is_canary: bool = False
     """Whether it is a canary: a sample run of a few missions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """Digests of scripts, files for probes and folders with hidden files, by their path in the spec, and of workspaces
-    by `WorkspaceSpec.key`."""
-
-    scripts: Mapping[str, Digest]
-    workspaces: Mapping[str, Digest]
-    sources: Mapping[str, Digest] = field(default_factory=dict)
-    overlays: Mapping[str, Digest] = field(default_factory=dict)

@@ -61,8 +61,8 @@ from proctor.evidence.artifacts import CriterionDecision, GateReason, Judged, Re
 from proctor.ids import Digest
 from proctor.probe.model import Fault, Phase, ProbeProgram, ProbeRow, Verdict
 from proctor.spec.argv import shell_command
+from proctor.spec.criterion import Role, WaiverSpec
 from proctor.spec.expect import ExpectedVerdict
-from proctor.spec.probe_options import Role, WaiverSpec
 
 _COMMAND_CHARS: Final = 80
 

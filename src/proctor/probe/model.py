@@ -9,8 +9,8 @@ import msgspec
 from proctor.canonical import digest, digest_bytes
 from proctor.evidence.artifacts import Judged, RequiredProbe
 from proctor.ids import AttemptId, Digest
+from proctor.spec.criterion import Role
 from proctor.spec.fence import Contain, Network
-from proctor.spec.probe_options import Role
 from proctor.spec.probes import ProbeSpec
 
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})

@@ -20,7 +20,7 @@ from proctor.report.format_values import NOT_EXPECTED, describe_call, explain_un
 from proctor.report.live import while_running
 from proctor.report.row import Evidence
 from proctor.report.view import AttemptView
-from proctor.spec.probe_options import Role
+from proctor.spec.criterion import Role
 from proctor.workspace.changed import changed_in
 from proctor.workspace.excerpt import excerpt, file_diffs
 from proctor.workspace.name import quoted

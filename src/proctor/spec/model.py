@@ -19,9 +19,9 @@ from proctor.spec.campaign_options import (
     ToolsSpec,
 )
 from proctor.spec.choices import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox
+from proctor.spec.criterion import WaiverSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.fence import Contain
-from proctor.spec.probe_options import WaiverSpec
 from proctor.spec.probes import ProbeSpec
 from proctor.spec.struct import Spec, Text, Texts, by_runtime_id
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from proctor.spec.criterion import Role
 from proctor.spec.duration import parse_duration_s
 from proctor.spec.fence import Contain, Network
 from proctor.spec.struct import Duration, Spec, Text
@@ -18,16 +18,6 @@ CONTROL_TOKEN: Final = "PROCTOR_TOKEN"  # noqa: S105
 MAX_RUNS: Final = 20
 
 ExitCode = Annotated[int, Meta(ge=0, le=255)]
-
-
-class Role(StrEnum):
-    """What a probe says about the mission."""
-
-    GOAL = "goal"
-    """The task is done. It fails on the untouched workspace, and passes when the agent is done."""
-
-    GUARD = "guard"
-    """Nothing else was broken. It passes on the untouched workspace, and must still pass when the agent is done."""
 
 
 class RepeatSpec(Spec, frozen=True, kw_only=True):
@@ -119,19 +109,6 @@ class ProbeOptions(Spec, frozen=True, kw_only=True):
                 parse_duration_s(duration)
             except ValueError as error:
                 yield KeyProblem("spec.type", str(error), key=key)
-
-
-class WaiverSpec(Spec, frozen=True, kw_only=True):
-    """A criterion that is not required this time. The mission can then not be verified."""
-
-    criterion: Text
-    """The criterion, as a probe of the mission states it."""
-
-    by: Text
-    """Who waives it."""
-
-    why: Text
-    """Why."""
 
 
 def is_inside(path: str) -> bool:

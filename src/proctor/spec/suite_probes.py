@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from proctor.spec.argv import argv_of
-from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, Role, is_inside
+from proctor.spec.criterion import Role
+from proctor.spec.probe_options import OUT, KeyProblem, ProbeOptions, is_inside
 from proctor.spec.struct import Command, Duration, Spec, Text, Texts
 
 

@@ -31,9 +31,9 @@ from proctor.runtime.resolve import Candidate, ExamineProgram, Link, RefusedRunt
 from proctor.runtime.rollout import check_config
 from proctor.spec.argv import argv_of
 from proctor.spec.campaign_options import ToolsSpec
+from proctor.spec.criterion import Role
 from proctor.spec.expect import TraceExpect
 from proctor.spec.load import LoadedSpec
-from proctor.spec.probe_options import Role
 from proctor.spec.suite_probes import SuiteOptions
 from proctor.workspace.remove import remove
 
