@@ -1,7 +1,6 @@
 """The state of a campaign: its trials, and of each trial its attempts and which of them counts."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -226,7 +225,7 @@ class LedgerFold:
         for trial in trials:
             attempt = self._only_result(trial)
             if attempt is not None and attempt.summary is not None:
-                yield (attempt.code, *_verdict_key(attempt.summary)), trial
+                yield (attempt.code, _verdict_key(attempt.summary)), trial
             else:
                 yield _ending_key(self.trial(trial)), trial
 
@@ -558,13 +557,13 @@ T = TypeVar("T")
 
 def _count_alike(keyed: Iterable[tuple[object, T]]) -> list[tuple[T, int]]:
     """Group what has the same key: the first of each group and their number."""
-    first: dict[object, T] = {}
-    counts: Counter[object] = Counter()
+    groups: dict[object, list[T]] = {}
     for key, each in keyed:
-        if key not in first:
-            first[key] = each
-        counts[key] += 1
-    return [(each, counts[key]) for key, each in first.items()]
+        # Looked up once: hashing a key takes longer than anything else here.
+        if (group := groups.get(key)) is None:
+            group = groups[key] = []
+        group.append(each)
+    return [(group[0], len(group)) for group in groups.values()]
 
 
 def _ending_key(trial: TrialResult) -> tuple[object, ...] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from proctor.event.metrics import nearest_rank
+from proctor.event.model import Tokens
 from proctor.event.outcome import Outcome
 from proctor.evidence.artifacts import Part
 from proctor.evidence.summary import PASSED, SCORED, UNKNOWN, AttemptSummary
@@ -162,11 +163,13 @@ class PassSum:
 
     def add(self, results: Sequence[tuple["TrialResult", AttemptRow]]) -> None:
         """Add results whose evidence is known, with the attempt that counts."""
-        for (result, first), number in Counter([(each.result, each.first_result) for each, _ in results]).items():
-            self.scored += number * (result in SCORED)
-            self.passed += number * (result == PASSED)
-            self.first_passed += number * ((first or result) == PASSED)
-            self.replaced += number * (first is not None)
+        numbers = Counter([each.result for each, _ in results])
+        replaced = [each for each, _ in results if each.first_result is not None]
+        first_passed = [each.first_result == PASSED for each in replaced].count(True)
+        self.scored += sum([numbers[result] for result in SCORED])
+        self.passed += numbers[PASSED]
+        self.first_passed += numbers[PASSED] - [each.result == PASSED for each in replaced].count(True) + first_passed
+        self.replaced += len(replaced)
         known_usd = [row.usd for _, row in results if row.usd is not None]
         self.usd += sum(known_usd)
         self.usd_unknown += len(results) - len(known_usd)
@@ -311,15 +314,16 @@ class Sum:
         reasoning = [tokens.reasoning_output for _, tokens in known if tokens.reasoning_output is not None]
         self.reasoning_tokens += sum(reasoning)
         self.reasoning_unknown += len(summaries) - len(reasoning)
+        by_authority: dict[str, list[Tokens]] = {}
         for authority, tokens in known:
             if authority is not None:
-                if (counts := self.authorities.get(authority)) is None:
-                    counts = self.authorities[authority] = [0, 0, 0, 0, 0]
-                counts[0] += 1
-                counts[1] += tokens.input
-                counts[2] += tokens.cached_input or 0
-                counts[3] += tokens.output
-                counts[4] += tokens.cached_input is None
+                by_authority.setdefault(authority, []).append(tokens)
+        for name, each in by_authority.items():
+            cached = [tokens.cached_input for tokens in each if tokens.cached_input is not None]
+            input_, output = sum([tokens.input for tokens in each]), sum([tokens.output for tokens in each])
+            more = (len(each), input_, sum(cached), output, len(each) - len(cached))
+            before = self.authorities.get(name, (0, 0, 0, 0, 0))
+            self.authorities[name] = [one + other for one, other in zip(before, more, strict=True)]
 
     def _delay(self, last: AttemptRow) -> None:
         """Count a trial that will be retried by what its last attempt failed by."""
