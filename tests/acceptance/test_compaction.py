@@ -145,6 +145,9 @@ def test_compaction_before_the_first_request_says_that_the_context_was_lost(
     assert lost == [None, "context lost to native compaction", None]
     texts = [text for _, text in stripped(last_request(journals[-1]))]
     assert texts.count("A note of the engine.") == 1, "it is given again"
+    # Claude Code keeps some of what it was given and does not name it, so another thread is given all of it.
+    reason = "same thread" if runtime == CODEX else "unknown content"
+    assert contexts(lab)[-1].reason == reason
     lab.assert_verified("x")
 
 

@@ -60,7 +60,11 @@ def native_compaction(ending: Ending, ended: CompactionEnded | None) -> Compacti
     if ending.outcome is Outcome.CANCELLED:
         status, reason = CompactStatus.ABORTED, ending.detail
     elif ending.outcome is not Outcome.COMPLETED or (ended is not None and ended.ok is False):
-        status, reason = CompactStatus.FAILED, ending.detail or "the agent reports that its compaction failed"
+        problem = None if ended is None else ended.problem
+        status = CompactStatus.FAILED
+        reason = ending.detail or problem or "the agent reports that its compaction failed"
+    elif ended is None:
+        status, reason = CompactStatus.NOT_NEEDED, "the agent had nothing to shorten"
     elif before is not None and after is not None and after >= before:
         status, reason = CompactStatus.NO_PROGRESS, "the agent's summary is as long as what it replaces"
     return Compaction(status=status, tokens_before=before, tokens_after=after, reason=reason, code=ending.code)

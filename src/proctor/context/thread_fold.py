@@ -171,6 +171,9 @@ class SittingFold:
         )
         self._hold(tuple(id_ for id_ in self._newest if _frame_of(id_) in self._kept_frames))
         self._change(is_compacted=True, addition=self.binding.first_addition)
+        if event.keeps_given:
+            # Which of them is not known, and what is given again would be there twice.
+            self._change(is_unknown=True)
 
     def _turn_over(self, turn: RecordedTurn) -> None:
         if turn.kind == "import" or turn.state.is_completed:

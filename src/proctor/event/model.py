@@ -362,6 +362,9 @@ class CompactionEnded(EventRoot, tag="compaction.ended", frozen=True, kw_only=Tr
     keeps_frames: tuple[int, ...] = ()
     """Rows of this record whose messages the agent reports to keep verbatim, besides what `keeps` names."""
 
+    keeps_given: bool = False
+    """Whether the agent reports to keep verbatim some of the messages that it was given."""
+
 
 # ── usage, warnings and errors ──
 

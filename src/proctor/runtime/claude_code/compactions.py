@@ -16,10 +16,15 @@ class Compactions:
     def __init__(self) -> None:
         self._is_requested = self._is_running = self._has_succeeded = False
         self._frames: dict[str, int] = {}
+        self._given: set[str] = set()
 
     def heard_message(self, uuid: str, *, frame: int) -> None:
         """Note the row of a message of the thread, prompts included."""
         self._frames.setdefault(uuid, frame)
+
+    def heard_given(self, uuid: str) -> None:
+        """Note a message that the thread is given."""
+        self._given.add(uuid)
 
     def heard_prompt(self, text: str) -> None:
         """Note what a turn began with. The command may be followed by what the summary should attend to."""
@@ -49,9 +54,8 @@ class Compactions:
         if isinstance(event, TurnEnded) and self._is_running:
             yield self._end(wire.Compacted(), event.frame, event.at_ms, ok=self._has_succeeded)
 
-    def _frames_of(self, kept: wire.Preserved) -> tuple[int, ...]:
-        uuids = {*kept.uuids, *kept.all_uuids}
-        return tuple(sorted(frame for uuid, frame in self._frames.items() if uuid in uuids))
+    def _frames_of(self, kept: set[str]) -> tuple[int, ...]:
+        return tuple(sorted(frame for uuid, frame in self._frames.items() if uuid in kept))
 
     @property
     def _trigger(self) -> CompactionTrigger:
@@ -65,6 +69,7 @@ class Compactions:
         self, compacted: wire.Compacted, frame: int, at_ms: int, *, ok: bool, problem: str | None = None
     ) -> CompactionEnded:
         self._is_running = self._has_succeeded = False
+        kept = {*compacted.preserved_messages.uuids, *compacted.preserved_messages.all_uuids}
         return CompactionEnded(
             trigger=compacted.trigger or self._trigger,
             ok=ok,
@@ -72,7 +77,8 @@ class Compactions:
             tokens_after=compacted.post_tokens,
             problem=problem,
             keeps="nothing",
-            keeps_frames=self._frames_of(compacted.preserved_messages),
+            keeps_frames=self._frames_of(kept),
+            keeps_given=not kept.isdisjoint(self._given),
             frame=frame,
             at_ms=at_ms,
         )

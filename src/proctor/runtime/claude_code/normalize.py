@@ -110,6 +110,7 @@ class ClaudeNormalizer:
             said = decoding.decode(raw, wire.Said)
             if envelope.type == "assistant" or said.is_given:
                 self._turns.give(said.uuid)
+                self._compactions.heard_given(said.uuid)
                 yield RequestSent(method=f"give {envelope.type}", frame=row.seq, at_ms=row.at_ms)
                 return
             if is_first := self._turns.said(said.uuid):
