@@ -4,27 +4,32 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import anyio.to_thread
 
-from proctor.clock import Clock
-from proctor.context.engine import Complete, EngineSetup
+from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.context.budget import budget_for
+from proctor.context.engine import Complete, EngineContext, EngineSetup
 from proctor.context.engine_use import EngineUse
-from proctor.context.guard import GuardedEngine
+from proctor.context.guard import CancelSignal, GuardedEngine
 from proctor.context.hooks import CompactionHook, PromptHook
 from proctor.context.kept_session import KeptSession, tools_digest
+from proctor.context.model import SessionSettings
 from proctor.context.payload import Payload
 from proctor.context.project import ProjectionMode
 from proctor.context.registry import engine_by_id
 from proctor.errors import EngineError, ProctorError
 from proctor.evidence.disk import make_folder
-from proctor.ids import ProcessId, RuntimeId
+from proctor.evidence.layout import SessionPaths
+from proctor.ids import ProcessId, RuntimeId, SessionKey
 from proctor.runtime.base import Tool
 from proctor.runtime.capability import Capabilities, missing_capability
 from proctor.runtime.resolve import Candidate
 from proctor.spec.context_settings import ContextSettings
+
+Forgetting = Literal["reset", "delete"]
 
 NO_ENGINE: Final = "none"
 """The engine with which only the native thread remembers what was said."""
@@ -179,3 +184,31 @@ class LimitedModel:
         if not isinstance(answer, str):
             raise EngineError("engine.complete", f"`complete` returned a {type(answer).__name__}: return a text")
         return answer
+
+
+def forget_engines(
+    paths: SessionPaths, key: SessionKey, settings: SessionSettings | None, reason: Forgetting
+) -> list[str]:
+    """Have every engine that was used in a session forget it. Returns what could not be forgotten, and why.
+
+    What an engine keeps in the session's folder is removed with it in any case. The caller holds the session.
+    """
+    context = None if settings is None else settings.context
+    problems: list[str] = []
+    for folder in sorted(paths.engines.iterdir()) if paths.engines.is_dir() else ():
+        options = context.options if context is not None and context.engine == folder.name else {}
+        try:
+            anyio.run(_forget, folder.name, EngineSetup(session=key, folder=folder, options=options), reason)
+        except ProctorError as error:
+            problems.append(f"what the engine {folder.name} may keep outside of the session: {error.what}")
+    return problems
+
+
+async def _forget(engine_id: str, setup: EngineSetup, reason: Forgetting) -> None:
+    guard = GuardedEngine(engine_by_id(engine_id)(setup), clock=SYSTEM_CLOCK)
+    budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
+    context = EngineContext(session=setup.session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())
+    try:
+        await guard.forget(context, reason)
+    finally:
+        await guard.close()

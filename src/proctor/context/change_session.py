@@ -27,7 +27,7 @@ from proctor.context.kept_session import (
 from proctor.context.model import Ancestor, SessionSettings, Sitting
 from proctor.context.store import SessionStore, open_store, read_store, refusing_damage
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
-from proctor.evidence.layout import RootPaths
+from proctor.evidence.layout import RootPaths, SessionPaths
 from proctor.ids import RuntimeId, SessionKey
 from proctor.runtime.registry import runtime_by_id
 from proctor.workspace.remove import remove
@@ -69,10 +69,21 @@ def _exists(key: str) -> InputError:
     return InputError("session.exists", f"there is a session {key!r} already", key="id")
 
 
-def reset_session(root: RootPaths, key: str, *, clock: Clock) -> None:
-    """Begin a new history: earlier turns stay in the mirror, and the native thread is forgotten in the same change."""
+Forget = Callable[[SessionPaths, SessionKey, SessionSettings | None], list[str]]
+"""Has the engines of a session forget it. Returns what could not be forgotten, and why."""
+
+
+def reset_session(root: RootPaths, key: str, *, clock: Clock, forget: Forget | None = None) -> list[str]:
+    """Begin a new history: earlier turns stay in the mirror, and the native thread is forgotten in the same change.
+
+    What context engines know is removed. Returns what `forget` could not remove.
+    """
     with open_kept_session(root, key, clock=clock, must_exist=True) as kept:
+        problems = [] if forget is None else forget(kept.paths, kept.header.id, kept.store.setup.settings)
         kept.store.reset()
+        if kept.paths.engines.exists():
+            remove(kept.paths.engines)
+        return problems
 
 
 def fork_session(root: RootPaths, key: str, new_key: str, *, clock: Clock) -> None:
@@ -157,7 +168,7 @@ def _copy_folder(source: Path, target: Path, *, left_out: Callable[[str, list[st
         raise disk_error(error, path=target) from error
 
 
-def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionRemoval:
+def delete_session(root: RootPaths, key: str, *, has_evidence: bool, forget: Forget | None = None) -> SessionRemoval:
     """Remove a session: its mirror, engine state, agents' homes and native threads, and on request its evidence.
 
     A session whose store is damaged can be deleted too, but then its evidence is not known. Raises InputError if there
@@ -171,8 +182,10 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
         stack.enter_context(hold_session_folder(paths))
         header = read_header(paths)
         sittings: tuple[Sitting, ...] = ()
+        settings: SessionSettings | None = None
         try:
             with read_store(paths.store) as store:
+                settings = store.setup.settings
                 sittings, (binding, _) = store.sittings(), store.binding
                 is_in_users_home = _is_in_users_home(store)
             if binding is not None and binding.process is not None:
@@ -183,6 +196,8 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool) -> SessionR
                 left.append(f"the thread {binding.thread} on {binding.runtime_id}, which is in the user's own home")
         except (EvidenceError, MachineError, sqlite3.Error) as error:
             left.append(f"what the store named, because it cannot be read: {error}")
+        if forget is not None:
+            left += forget(paths, header.id, settings)
         own = tuple(each for each in sittings if not each.is_foreign)
         folders = [session_home(header)]
         if has_evidence:

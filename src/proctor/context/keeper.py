@@ -20,6 +20,7 @@ from proctor.errors import ProctorError
 from proctor.event.message import Message
 from proctor.event.model import Event, TurnAsked
 from proctor.ids import EntryId, SessionKey
+from proctor.workspace.remove import remove
 
 T = TypeVar("T")
 
@@ -158,13 +159,20 @@ class SessionKeeper:
         """Note that the session has no native thread. Stored when the sitting is closed."""
         self._fold.forget_thread()
 
-    async def reset(self) -> None:
-        """Begin a new history, and forget the native thread. The sitting is then over: no turn may follow."""
+    async def reset(self, *, engine: str | None) -> None:
+        """Begin a new history, and forget the native thread. The sitting is then over: no turn may follow.
+
+        The state of every engine but `engine` is removed.
+        """
 
         def write() -> None:
             self._store_over()
             self._kept.store.reset(ending=self.sitting)
             self._is_reset = True
+            # The state of the engine in use is its own to remove.
+            for folder in self._kept.paths.engines.glob("*"):
+                if folder.name != engine:
+                    remove(folder)
 
         await self._locked(write)
 

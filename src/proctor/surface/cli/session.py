@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypedDict, Unpack
 
@@ -241,17 +242,21 @@ def search(*, id_: str, words: list[str], most: int, root: Path | None, as_json:
 def reset(*, id_: str, root: Path | None, as_json: bool) -> int:
     """Begin a new history in a session.
 
-    The agent knows nothing of earlier turns, which stay in the mirror. Files in the workspace stay.
+    The agent and the context engine know nothing of earlier turns, which stay in the mirror. Files in
+    the workspace stay. Exits 3 if an engine did not forget what it keeps outside of the session.
     """
+    from proctor.campaign.session_engine import forget_engines
     from proctor.context.change_session import reset_session
 
-    output = Output(is_json=as_json)
-    reset_session(RootPaths(evidence_root(root)), id_, clock=SYSTEM_CLOCK)
+    output, forget = Output(is_json=as_json), partial(forget_engines, reason="reset")
+    left = reset_session(RootPaths(evidence_root(root)), id_, clock=SYSTEM_CLOCK, forget=forget)
     if as_json:
-        output.json({"id": id_, "isReset": True})
+        output.json({"id": id_, "isReset": True, "left": left})
     else:
         output.text(f"{id_}: reset; the next prompt begins a new history\n")
-    return 0
+        for each in left:
+            output.note(f"left: {each}")
+    return Exit.INFRASTRUCTURE if left else Exit.OK
 
 
 def fork(*, id_: str, new_id: str, root: Path | None, as_json: bool) -> int:
@@ -278,6 +283,7 @@ def delete(*, id_: str, has_evidence: bool, is_agreed: bool, root: Path | None, 
     is given. Prints what was removed and what is left. Asks at a terminal; otherwise --yes is
     required. Exits 3 if something could not be removed.
     """
+    from proctor.campaign.session_engine import forget_engines
     from proctor.context.change_session import delete_session
     from proctor.context.kept_session import find_session
 
@@ -285,7 +291,7 @@ def delete(*, id_: str, has_evidence: bool, is_agreed: bool, root: Path | None, 
     find_session(paths, id_)
     if not is_agreed:
         _confirm(f"Delete the session {id_}{' and its evidence' if has_evidence else ''}?", output)
-    removal = delete_session(paths, id_, has_evidence=has_evidence)
+    removal = delete_session(paths, id_, has_evidence=has_evidence, forget=partial(forget_engines, reason="delete"))
     if as_json:
         output.json(removal)
     else:
