@@ -7,9 +7,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := locks/boot.lock locks/dev.lock
-PLUGIN := examples/plugins/pi
+PLUGINS := examples/plugins/notes examples/plugins/pi
 # By content, not by date: a checkout that comes back to the same locks is ready.
-STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGIN)/pyproject.toml $(LOCKS); } 2>/dev/null | sha256sum | cut -c1-16)
+STAMP := $(VENV)/.ready-$(shell { $(PYTHON) -V; cat pyproject.toml $(PLUGINS:=/pyproject.toml) $(LOCKS); } 2>/dev/null | sha256sum | cut -c1-16)
 
 # The other agents, pinned, in the user's cache: a folder for each content of their locks.
 AGENT_LOCKS := locks/agents.lock locks/pi/package.json locks/pi/package-lock.json
@@ -46,7 +46,7 @@ $(STAMP):
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r locks/boot.lock
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --only-binary :all: locks/dev.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable $(PLUGIN)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . $(addprefix --editable ,$(PLUGINS))
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 

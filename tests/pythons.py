@@ -41,7 +41,7 @@ def run_fast_tests(python: Path, version: str, *, uv: str, workers: str) -> bool
     """Run the fast tests in an environment of that interpreter, and return whether they passed."""
     environment = ROOT / ".venv" / "pythons" / version
     own = environment / "bin" / "python"
-    editable = ("--editable", ".", "--editable", "examples/plugins/pi")
+    editable = ("--editable", ".", "--editable", "examples/plugins/notes", "--editable", "examples/plugins/pi")
     steps: tuple[list[str | Path], ...] = (
         [uv, "venv", "--quiet", "--clear", "--python", python, environment],
         [uv, "pip", "sync", "--quiet", "--python", own, "--require-hashes", "--only-binary", ":all:", "locks/dev.lock"],

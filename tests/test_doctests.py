@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("src/proctor", "tools", "examples/plugins/pi/src/proctor_pi")
+PACKAGES = ("src/proctor", "tools", "examples/plugins/notes/src/proctor_notes", "examples/plugins/pi/src/proctor_pi")
 
 
 def modules_with_examples() -> list[str]:

@@ -27,7 +27,7 @@ AGENT_FIXTURES: Final = frozenset({"quickstart", "recorded"})
 _PROGRAM_INDEX: Final = {"subprocess.Popen": 0, "os.posix_spawn": 0, "os.exec": 0, "os.spawn": 1}
 _ARGV_INDEX: Final = {"subprocess.Popen": 1, "os.posix_spawn": 1, "os.exec": 1, "os.spawn": 2}
 _EXAMINATIONS: Final = frozenset({"--version", "generate-json-schema"})
-_OUR_PACKAGES: Final = "proctor|proctor_pi|tests|bench|chaos|tools"
+_OUR_PACKAGES: Final = "proctor|proctor_notes|proctor_pi|tests|bench|chaos|tools"
 _IMPORTS_OURS: Final = re.compile(rf"^(?:.*;)?\s*(?:from|import)\b[^#;\n]*\b(?:{_OUR_PACKAGES})\b", re.MULTILINE)
 _SHELL_RUNS_PROCTOR: Final = re.compile(r"(?:^|[;&|])\s*(?:\S*/)?proctor\s", re.MULTILINE)
 

@@ -24,7 +24,8 @@ import msgspec
 import pytest
 
 LIST: Final = Path("tools/mutants.toml")
-TESTS: Final = ("tests", "examples/plugins/pi/tests")
+TESTS: Final = ("tests", "examples/plugins/notes/tests", "examples/plugins/pi/tests")
+SOURCES: Final = ("src", "examples/plugins/notes/src", "examples/plugins/pi/src")
 TIMEOUT_S: Final = 900.0
 _SLOW: Final = re.compile(r"\bmark\.(real_agent|agent|proctor_process|long)\b|\b(quickstart|recorded|run|lab)\b")
 _STARTS_PROCESSES: Final = ("examples", "tests/acceptance", "tests/contain", "tests/probe", "tests/transport")
@@ -143,7 +144,7 @@ def failures(tests: Sequence[str], *options: str, copy: Path) -> list[str]:
     """Run tests in the copy and return those that fail. Raises MutantError if pytest cannot run them."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(copy / "src"), str(copy / "examples/plugins/pi/src")]),
+        "PYTHONPATH": os.pathsep.join(str(copy / each) for each in SOURCES),
     }
     program = str(Path(sys.executable).with_name("pytest"))
     command = [sys.executable, "tests/offline.py", program, "-q", "-rfE", "-p", "no:cacheprovider"]

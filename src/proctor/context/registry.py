@@ -49,18 +49,22 @@ def engine_by_id(engine_id: str, config: Config | None = None) -> CreateEngine:
     return partial(create_checked, engine_id, create)
 
 
-def create_checked(engine_id: str, create: CreateEngine, setup: EngineSetup) -> ContextEngine:
-    """Create an engine and check that it has every member of the contract. Raises as `engine_by_id` describes."""
+def create_checked(engine_id: str | None, create: CreateEngine, setup: EngineSetup) -> ContextEngine:
+    """Create an engine and check that it has every member of the contract. Raises as `engine_by_id` describes.
+
+    Without `engine_id`, the engine may have any id.
+    """
+    name = "engine" if engine_id is None else f"engine {engine_id}"
     try:
         engine = adapt_engine(create(setup), folder=setup.folder)
         problem = _find_engine_problem(engine, engine_id)
     except ProctorError:
         raise
     except (Exception, SystemExit) as error:  # a plugin may do anything
-        what = f"engine {engine_id}: its creation raised {type(error).__name__}: {error}"
+        what = f"{name}: its creation raised {type(error).__name__}: {error}"
         raise EngineError("engine.failed", what) from error
     if problem is not None:
-        raise MachineError("runtime.broken", f"engine {engine_id}: {problem}")
+        raise MachineError("runtime.broken", f"{name}: {problem}")
     return engine
 
 
@@ -68,7 +72,7 @@ def _find_problem(loaded: Any) -> str | None:
     return None if callable(loaded) else "it is not a function that takes an EngineSetup and returns an engine"
 
 
-def _find_engine_problem(engine: Any, engine_id: str) -> str | None:
+def _find_engine_problem(engine: Any, engine_id: str | None) -> str | None:
     """Return why an object does not satisfy `ContextEngine`, without calling any of its methods."""
     if not hasattr(engine, "commit_turn"):
         return f"it has no `commit_turn`, and none of {', '.join(f'`{name}`' for name in METHODS)}"
@@ -79,4 +83,4 @@ def _find_engine_problem(engine: Any, engine_id: str) -> str | None:
         return "its `info` is not an EngineInfo"
     if (problem := type_problem(info, EngineInfo)) is not None:
         return f"its `info` is wrong: {problem}"
-    return None if info.id == engine_id else f"its `info.id` is {info.id!r}"
+    return None if engine_id in (None, info.id) else f"its `info.id` is {info.id!r}"

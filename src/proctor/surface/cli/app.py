@@ -69,6 +69,8 @@ COMMANDS = {
     "runtimes conformance": ("runtimes", "Test a runtime's declared capabilities with the real agent."),
     "runtimes new": ("runtimes", "Write the package of a new runtime."),
     "runtimes matrix": ("runtimes", "Show declared and proven capabilities of all runtimes."),
+    "engines list": ("engines", "List the context engines."),
+    "engines check": ("engines", "Test a context engine."),
     "feedback": ("feedback", "From inside an attempt: report whether the task is done."),
     "note": ("note", "From inside an attempt: record a note."),
     "model serve": ("model", "Serve the scripted model on loopback."),

@@ -8,6 +8,9 @@ import msgspec
 
 from proctor.evidence.proofs import Result as Result
 from proctor.runtime.proof import PROVING_CASES
+from proctor.testing.unproven import NotApplicableError as NotApplicableError
+from proctor.testing.unproven import UnprovenError as UnprovenError
+from proctor.testing.unproven import must as must
 
 if TYPE_CHECKING:
     from proctor.testing.conformance.subject import Subject
@@ -50,17 +53,3 @@ class CaseVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The capability that the case proves; null if it applies to every runtime."""
     duration_ms: int = 0
     """How long the case took, in milliseconds."""
-
-
-class UnprovenError(Exception):
-    """The case ran and did not pass."""
-
-
-class NotApplicableError(Exception):
-    """The case cannot be run on this runtime."""
-
-
-def must(condition: bool, message: str) -> None:
-    """Raise UnprovenError with the message unless the condition is true."""
-    if not condition:
-        raise UnprovenError(message)
