@@ -1,11 +1,14 @@
 """Documents are true: specs and scripts load, keys and files are described, commands exist, links resolve."""
 
+import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 from types import ModuleType
 
@@ -176,6 +179,36 @@ def test_conversation_of_the_how_to_runs_as_written(tmp_path: Path, capsys: pyte
             pattern = re.escape(shown).replace("…", ".*")
             said = capsys.readouterr().out
             assert re.fullmatch(pattern, said), said
+
+
+@pytest.mark.long
+@pytest.mark.proctor_process
+@pytest.mark.requirement("surface.docs")
+@pytest.mark.requirement("context.engines")
+def test_engine_of_the_how_to_passes_the_check_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs/howto/write-an-engine.md"
+    lay_out(page, tmp_path)
+    site = tmp_path / "site"
+    site.mkdir()
+    uv = str(Path(sys.executable).with_name("uv"))
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setenv("COLUMNS", "200")
+        patch.syspath_prepend(site)
+        for (program, *words), shown in commands_of(page):
+            match program:
+                case "pip":
+                    subprocess.run([*install, "--python", sys.executable, *words[1:]], check=True)
+                    invalidate_caches()
+                case "pytest":
+                    env = {**os.environ, "PYTHONPATH": str(site)}
+                    subprocess.run([sys.executable, "-m", "pytest", "-q", *words], check=True, env=env)
+                    capsys.readouterr()
+                case _:
+                    assert answer(words) == 0
+            said = capsys.readouterr().out
+            assert re.fullmatch(re.escape(shown).replace("…", ".*"), said, re.DOTALL), said
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)

@@ -15,7 +15,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from proctor.context.budget import Budget
-from proctor.context.engine import CommitGuarantee, ContextEngine, EngineContext, EngineInfo, PromptCache, TurnCommit
+from proctor.context.engine import ContextEngine, EngineContext, EngineInfo, PromptCache, TurnCommit
 from proctor.context.history import History
 from proctor.context.receipts import CommitReceipts
 from proctor.event.message import Message
@@ -90,7 +90,7 @@ class _AdaptedEngine:
     @property
     def info(self) -> EngineInfo:
         info: EngineInfo = self._engine.info
-        return replace(info, commits=CommitGuarantee.AT_LEAST_ONCE)
+        return replace(info, commits="at-least-once")
 
     @property
     def forget(self) -> Callable[..., Awaitable[None] | None]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from proctor.context.context_meter import ContextMeter
-from proctor.context.engine import CommitGuarantee, EngineContext, TurnCommit
+from proctor.context.engine import EngineContext, TurnCommit
 from proctor.context.engine_use import EngineUse, log
 from proctor.context.keeper import SessionKeeper
 from proctor.context.model import RecordedTurn, TurnState
@@ -97,7 +97,7 @@ class CommitQueue:
         )
         context = self._context()
         try:
-            if self._use.info.commits is CommitGuarantee.EXACTLY_ONCE:
+            if self._use.info.commits == "exactly-once":
                 await self._use.guard.commit_turn(context, turn)
             else:
                 with self._keeper.history() as history:

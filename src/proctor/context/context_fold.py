@@ -63,6 +63,7 @@ def _context_of(event: ContextAssembled) -> TurnContext:
     return TurnContext(
         engine=event.engine,
         version=event.version,
+        commits=event.commits,
         policy=event.policy,
         mode=event.mode,
         thread=event.thread,

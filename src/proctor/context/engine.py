@@ -13,18 +13,10 @@ from proctor.context.history import History
 from proctor.context.project import ContextProjection
 from proctor.context.reference import Reference
 from proctor.event.message import Message
+from proctor.event.row import CommitGuarantee
 from proctor.event.usage import Usage
 from proctor.ids import EntryId, SessionKey
 from proctor.runtime.base import Tool
-
-
-class CommitGuarantee(StrEnum):
-    """How often a completed turn reaches an engine."""
-
-    EXACTLY_ONCE = "exactly-once"
-    """Once: the engine recognizes a key that it has."""
-    AT_LEAST_ONCE = "at-least-once"
-    """Once, or again after a crash: the engine has no `commit_turn`, and what an adapter calls instead has no key."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -42,7 +34,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether the next turn waits for `maintain`."""
     requires: tuple[str, ...] = ()
     """Capabilities without which the engine cannot work on a runtime, such as `takes_history`."""
-    commits: CommitGuarantee = CommitGuarantee.EXACTLY_ONCE
+    commits: CommitGuarantee = "exactly-once"
     """How often a completed turn reaches the engine. Proctor sets it to `at-least-once` where it uses an adapter."""
 
 

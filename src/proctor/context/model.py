@@ -7,7 +7,7 @@ import msgspec
 
 from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
-from proctor.event.row import CommitStatus, ContextForm, FailurePolicy, ThreadChoice
+from proctor.event.row import CommitGuarantee, CommitStatus, ContextForm, FailurePolicy, ThreadChoice
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.ids import AttemptId, Digest, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
 from proctor.spec.choices import Profile
@@ -50,6 +50,8 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Id of the engine."""
     version: str
     """Its version."""
+    commits: CommitGuarantee = "exactly-once"
+    """How often a completed turn reaches the engine; `at-least-once` if it takes turns through an adapter."""
     policy: FailurePolicy
     """What follows if the engine fails."""
     mode: str

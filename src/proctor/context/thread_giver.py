@@ -206,6 +206,7 @@ class ThreadGiver:
                 policy=self._use.policy,
                 policy_sha256=self._use.policy_sha256,
                 mode=assembled.projection.mode,
+                commits=info.commits,
                 epoch=assembled.projection.epoch,
                 thread=decision.how,
                 reason=decision.reason,

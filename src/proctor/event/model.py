@@ -7,6 +7,7 @@ import msgspec
 
 from proctor.event.history_item import HistoryItem
 from proctor.event.row import (
+    CommitGuarantee,
     CommitSource,
     CommitStatus,
     ContextForm,
@@ -635,6 +636,9 @@ class ContextAssembled(EventRoot, tag="context.assembled", frozen=True, kw_only=
 
     version: str
     """Its version."""
+
+    commits: CommitGuarantee = "exactly-once"
+    """How often a completed turn reaches the engine; `at-least-once` if it takes turns through an adapter."""
 
     policy: FailurePolicy
     """What follows if the engine fails."""

@@ -76,6 +76,8 @@ FailurePolicy = Literal["degrade", "strict"]
 ThreadChoice = Literal["start", "resume", "fork"]
 CommitStatus = Literal["committed", "queued", "blocked", "none"]
 CommitSource = Literal["mirror", "fallback"]
+CommitGuarantee = Literal["exactly-once", "at-least-once"]
+"""How often a completed turn reaches a context engine: once, or again after a crash."""
 
 
 class SupervisorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="saw", omit_defaults=True):
@@ -317,6 +319,9 @@ class ContextChosen(SupervisorRow, tag="context.assembled", frozen=True, kw_only
 
     version: str
     """Its version."""
+
+    commits: CommitGuarantee = "exactly-once"
+    """How often a completed turn reaches the engine; `at-least-once` if it takes turns through an adapter."""
 
     policy: FailurePolicy
     """What follows if the engine fails."""

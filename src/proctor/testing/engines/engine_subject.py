@@ -11,7 +11,6 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.context.budget import DEFAULT_WINDOW_TOKENS, Budget, WindowSource
 from proctor.context.engine import (
     AssembleResult,
-    CommitGuarantee,
     CompactResult,
     ContextEngine,
     CreateEngine,
@@ -143,7 +142,7 @@ class EngineUnderTest:
     async def commit_turn(self, turn: TurnCommit, *, after: Iterable[Turn] = ()) -> Literal["committed", "duplicate"]:
         with self._calling("commit_turn"):
             ctx = self.context()
-            if self.info.commits is CommitGuarantee.AT_LEAST_ONCE:
+            if self.info.commits == "at-least-once":
                 ctx = replace(ctx, history=ListedHistory([*messages_of(after), *turn.messages]))
             return await self._guard.commit_turn(ctx, turn)
 
