@@ -35,6 +35,7 @@ from proctor.report.publish import Publication
 from proctor.report.row import AttemptRow
 from proctor.surface.campaign_status import CampaignStatus
 from proctor.surface.contract import SCHEMAS, Contract
+from proctor.surface.engines import EngineCheck, EngineListing
 from proctor.surface.estimate import Estimate
 from proctor.surface.examine import Examination
 from proctor.surface.finding import DoctorFinding
@@ -92,6 +93,8 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "session verify": (SessionVerification,),
     "runtimes list": (Program,),
     "runtimes conformance": (ConformanceResult,),
+    "engines list": (EngineListing,),
+    "engines check": (EngineCheck,),
     "runtimes matrix": (Matrix,),
     "runtimes new": (NewRuntime,),
     "note": (),

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -383,6 +385,30 @@ def test_engine_suite_names_the_case_that_a_broken_engine_fails(case: str, mutan
     assert MUTANTS[case, mutant] in verdict.what  # type: ignore[index]
     assert verdict.todo is not None
     assert report.failures == (f"{case}: {verdict.sentence} {verdict.what}. {verdict.todo}",)
+
+
+class Awaits(Whole):
+    """Takes in the history on the event loop."""
+
+    async def bootstrap(self, ctx: EngineContext, history: History) -> None:  # type: ignore[override]
+        notes = self._notes_of(history)
+        await anyio.lowlevel.checkpoint()
+        with self._transaction() as connection:
+            connection.executemany("insert or ignore into note values (?, ?, ?)", notes)
+
+
+def test_engine_suite_cancels_a_coroutine_function_too() -> None:
+    [verdict] = check(Awaits, "cancel").verdicts
+    assert (verdict.result, verdict.what) == (Result.PASSED, None)
+
+
+class NeedsMagic(Whole):
+    info = replace(Whole.info, requires=("takes_magic",))
+
+
+def test_engine_suite_reports_a_capability_that_does_not_exist() -> None:
+    [verdict] = check(NeedsMagic, "contract").verdicts
+    assert verdict.what == "`info.requires` names unknown capabilities: takes_magic"
 
 
 def test_engine_suite_has_a_mutant_for_each_case() -> None:

@@ -13,10 +13,11 @@ from proctor.context.payload import json_text
 from proctor.context.project import ProjectionMode
 from proctor.event.message import CallPart, Message, SummaryPart
 from proctor.ids import EntryId
+from proctor.runtime.capability import Capabilities
 from proctor.testing.engines import conversations, inside
 from proctor.testing.engines.conversations import Turn, messages_of
 from proctor.testing.engines.engine_subject import EngineSubject, EngineUnderTest
-from proctor.testing.unproven import NotApplicableError, must
+from proctor.testing.unproven import NotApplicableError, UnprovenError, must
 
 _SMALL_TOKENS: Final = 400
 
@@ -29,7 +30,8 @@ _MOST_COMMITS: Final = 20
 async def contract(subject: EngineSubject) -> None:
     async with subject.engine() as engine, subject.engine() as other:
         must(engine.info == other.info, "two objects of the engine differ in `info`")
-        must("#" not in engine.info.id, f"its id is {engine.info.id!r}")
+        unknown = [name for name in engine.info.requires if name not in Capabilities.__struct_fields__]
+        must(not unknown, f"`info.requires` names unknown capabilities: {', '.join(unknown)}")
 
 
 async def deadlines(subject: EngineSubject) -> None:
@@ -211,7 +213,7 @@ def _must_keep_taint(result: AssembleResult, turns: Sequence[Turn]) -> None:
     tainted_ids = {message.id for message in messages_of(turns) if message.is_tainted}
     for message in result.messages:
         if isinstance(message.part, SummaryPart) and not message.is_tainted and tainted_ids & {*message.part.sources}:
-            must(condition=False, message=f"the summary {message.id} of tainted entries is not tainted")
+            raise UnprovenError(f"the summary {message.id} of tainted entries is not tainted")
 
 
 async def _assembled_bytes(subject: EngineSubject, turns: Sequence[Turn]) -> str:

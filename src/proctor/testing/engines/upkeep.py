@@ -1,6 +1,8 @@
 """Cases of options, tools, maintenance, compaction, forgetting and closing."""
 
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +11,7 @@ import anyio
 from proctor.context.engine import CompactStatus
 from proctor.context.history import ListedHistory
 from proctor.context.payload import json_text
-from proctor.errors import InputError
+from proctor.errors import EngineError, InputError
 from proctor.event.message import Message
 from proctor.testing.engines import conversations
 from proctor.testing.engines.conversations import messages_of
@@ -20,6 +22,8 @@ _WORD: Final = "zanzibar-4711-planted"
 
 _MOST_PASSES: Final = 10
 _COMPACT_TOKENS: Final = 4_000
+
+_CANCEL_S: Final = 10.0
 
 _UNKNOWN_OPTION: Final = "no_engine_has_this_option"
 
@@ -143,6 +147,7 @@ async def cancel(subject: EngineSubject) -> None:
         async with anyio.create_task_group() as tasks:
             history.on_read = tasks.cancel_scope.cancel
             await engine.bootstrap(history)
+        history.is_cancelled.set()
         if not history.was_read:
             raise NotApplicableError("its `bootstrap` does not read the history, so that it cannot be interrupted")
         # Fails if the call still runs, or has left something behind.
@@ -163,17 +168,21 @@ class _CancelledHistory(ListedHistory):
     def __init__(self, messages: list[Message]) -> None:
         super().__init__(messages)
         self.was_read = False
+        self.is_cancelled = threading.Event()
         self._token = anyio.lowlevel.current_token()
+        self._thread = threading.get_ident()
         self.on_read: Any = None
 
     def _note(self) -> None:
         if self.was_read:
             return
         self.was_read = True
-        try:
-            anyio.from_thread.run_sync(self.on_read, token=self._token)
-        except RuntimeError:  # read on the event loop itself
+        if threading.get_ident() == self._thread:
             self.on_read()
+            return
+        anyio.from_thread.run_sync(self.on_read, token=self._token)
+        # The engine goes on reading when `ctx.cancel.is_set`.
+        self.is_cancelled.wait(_CANCEL_S)
 
     def __len__(self) -> int:
         self._note()
@@ -193,10 +202,8 @@ class _CancelledHistory(ListedHistory):
 
 
 async def _maintain_until_closed(engine: EngineUnderTest) -> None:
-    try:
+    with suppress(EngineError, NotApplicableError):
         await engine.maintain("turn")
-    except Exception as error:  # noqa: F841  the engine was closed meanwhile
-        return
 
 
 async def _catalog(engine: EngineUnderTest) -> list[Mapping[str, Any]]:
