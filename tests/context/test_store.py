@@ -57,6 +57,17 @@ def test_store_keeps_no_entry_of_a_turn_that_did_not_complete(store: SessionStor
     assert list(store.messages()) == []
 
 
+def test_store_finds_words_that_are_joined_by_signs(store: SessionStore) -> None:
+    make = Events()
+    [turn] = fold(make.turn("Where is lamp_post-7, and the caf\u00e9?"))
+    store.settle(turn, sitting=sitting())
+    for query in ("lamp_post", "post-7", "CAF\u00c9", "cafe"):
+        assert [message.id for _, message in store.search(query, most=5)] == [turn.id], query
+    assert store.search("lamp_pole", most=5) == store.search("_", most=5) == ()
+    # Letters that are newer than the index knows are no error.
+    store.search("\U0001e900\U0001e901", most=5)
+
+
 def test_store_finds_entries_by_every_word_newest_first(store: SessionStore) -> None:
     make = Events()
     for prompt, answer in (("The red lamp", "Cellar"), ("A lamp", "Attic"), ("A red chair", "Hall")):

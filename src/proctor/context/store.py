@@ -1,6 +1,5 @@
 """session.db: the mirror, the turns and the thread of one session. The holder of the session's lock writes it."""
 
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from proctor.context.model import (
     TurnState,
 )
 from proctor.context.thread_fold import HeldChange
+from proctor.context.word_query import fts_query
 from proctor.errors import EvidenceError, MachineError
 from proctor.event.message import CallPart, Message, ResultPart, UserPart
 from proctor.event.row import CommitStatus
@@ -33,7 +33,8 @@ VERSION: Final = 1
 DATABASE: Final = Database(
     application=0x50524353,  # "PRCS"
     version=VERSION,
-    # Numbers of turns and entries follow the order of the record. The index of words stores no text a second time.
+    # Numbers of turns and entries follow the order of the record. The index of words stores no text a second time,
+    # and no positions of words, which would be two thirds of it.
     schema="""
 create table session (one integer primary key check (one = 1), setup blob not null, binding blob,
                       revision integer not null default 0) strict;
@@ -43,7 +44,7 @@ create table turn (n integer primary key, id text not null unique, turn blob not
 create table entry (n integer primary key, id text not null unique, turn integer not null references turn,
                     message blob not null) strict;
 create index entry_turn on entry (turn);
-create virtual table entry_words using fts5 (words, content = '');
+create virtual table entry_words using fts5 (words, content = '', detail = none, columnsize = 0);
 create table replacement (id text primary key, message blob not null) strict, without rowid;
 create table held (id text primary key) strict, without rowid;
 create table turn_commit (turn integer primary key references turn, engine text not null, state text not null,
@@ -68,9 +69,6 @@ _binding = decoding.json_decoder(Binding)
 _sitting = decoding.json_decoder(Sitting)
 _turn = decoding.json_decoder(SessionTurn)
 _message = decoding.json_decoder(Message)
-
-# Of the query that a user types, words only: FTS5 has operators, and a stray quote would be a syntax error.
-_WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +327,7 @@ class SessionStore:
 
     def search(self, query: str, *, most: int) -> tuple[tuple[int, Message], ...]:
         """Return the entries that have every word of the query, newest first, each with the number of its turn."""
-        words = " ".join(f'"{word}"' for word in _WORD.findall(query))
+        words = fts_query(query)
         if not words:
             return ()
         rows = self._connection.execute(
