@@ -35,6 +35,8 @@ class Database:
     """Error code for a file of another kind or a damaged file."""
     synchronous: str
     """Value of `pragma synchronous`."""
+    page_bytes: int = 4096
+    """Size of the pages of a new file. A row that fits into a page only once leaves the rest of it empty."""
 
     @contextmanager
     def open(self, path: Path) -> Iterator[sqlite3.Connection]:
@@ -48,6 +50,7 @@ class Database:
             raise self.refusal(error, path) from error
         try:
             is_new = self._is_new(connection, path)
+            connection.execute(f"pragma page_size = {self.page_bytes}")
             connection.execute("pragma journal_mode = wal")
             connection.execute(f"pragma synchronous = {self.synchronous}")
             connection.execute("pragma foreign_keys = on")
