@@ -46,6 +46,16 @@ ROWS = [
     "campaign list --json of 8, CPU beyond start-up",
     "CPU per attempt, the last of 8 by the first",
     "proctor --version",
+    "lossless, 80 messages, 200,000 tokens: assemble, CPU",
+    "assemble, by one of 40 messages",
+    "commit a turn of 10 at 80 messages (mirror, engine, index), CPU",
+    "commit a turn, by one at 20 messages",
+    "search for one rare word among 80 messages, wall",
+    "storage per byte of text (mirror and engine)",
+    "storage per byte, by that of 40 messages",
+    "our memory with 80 messages open, beyond that with none",
+    "project 20 messages as items, CPU",
+    "project 20 messages as text, CPU",
 ]
 
 

@@ -1,0 +1,435 @@
+"""lossless.db: the entries of a session, compressed by segment, their index of words, and the summaries of them."""
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from proctor import decoding
+from proctor.context.engines.lossless.entry_text import searched_text, valid_text
+from proctor.context.engines.lossless.segments import Segment
+from proctor.context.engines.lossless.stored_summary import StoredSegment, Summary
+from proctor.context.word_query import fts_query
+from proctor.errors import EngineError, MachineError, disk_error
+from proctor.event.message import Message
+from proctor.evidence.database import REFUSALS, Database
+from proctor.ids import EntryId
+
+FILE_NAME: Final = "lossless.db"
+
+DATABASE: Final = Database(
+    application=0x5052434C,  # "PRCL"
+    version=1,
+    # Positions are those of the history. The index of words has one row per segment and no positions of words, which
+    # makes it a third of the size. `span` finds the segment of an entry: the lowest and highest frames of each record.
+    schema="""
+create table segment (n integer primary key, position integer not null, entries integer not null,
+                      bytes integer not null, is_start integer not null, dictionary integer not null,
+                      messages blob not null) strict;
+create table dictionary (n integer primary key, data blob not null) strict;
+create index segment_position on segment (position);
+create table record (n integer primary key, name text not null unique) strict;
+create table span (record integer not null, first integer not null, segment integer not null, last integer not null,
+                   primary key (record, first, segment)) strict, without rowid;
+create virtual table words using fts5 (text, content = '', detail = none, columnsize = 0);
+create table receipt (key text primary key, payload blob not null) strict, without rowid;
+create table summary (n integer primary key, id text not null unique, level integer not null, first integer not null,
+                      past integer not null, text text not null, at_ms integer not null, is_tainted integer not null,
+                      is_by_model integer not null, sources blob, parent text) strict;
+create index summary_parent on summary (parent, first)
+""",
+    code="engine.damaged",
+    # A turn whose commit was acknowledged must survive a power cut.
+    synchronous="full",
+    # A segment is some kilobytes.
+    page_bytes=16384,
+)
+
+_SEGMENT: Final = "select n, position, entries, bytes, is_start from segment"
+_MESSAGES: Final = "select messages, data from segment left join dictionary on dictionary.n = dictionary"
+_SUMMARY: Final = "select id, level, first, past, text, at_ms, is_tainted, is_by_model from summary"
+_LOCK_S: Final = 5.0
+_DICTIONARY_BYTES: Final = 32 * 1024
+_MOST_SAMPLES: Final = 64
+_MOST_SPANS: Final = 8
+_NUMBER_BITS: Final = 20
+_MOST_FRAME: Final = (1 << 42) - 1
+
+_encode = msgspec.json.Encoder().encode
+_messages = decoding.json_decoder(tuple[Message, ...])
+_ids = decoding.json_decoder(tuple[EntryId, ...])
+
+
+class LosslessStore:
+    """The database of one session. Opened at the first use. Usable from any thread; every method is one transaction.
+
+    Every method raises MachineError if the file cannot be used, with the code `engine.damaged` if it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.generation = 0
+        """Counts the changes of what was known: forgetting, and summaries."""
+        self._path = folder / FILE_NAME
+        self._opened: tuple[ExitStack, sqlite3.Connection] | None = None
+        self._is_closed = False
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Close the file for good. If a call does not return, the file stays open until the process ends."""
+        self._is_closed = True
+        if self._lock.acquire(timeout=_LOCK_S):
+            try:
+                self._close_file()
+            finally:
+                self._lock.release()
+
+    def forget(self) -> None:
+        """Delete the file. The next use creates another one."""
+        with self._lock:
+            self._close_file()
+            self.generation += 1
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                try:
+                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+                except OSError as error:
+                    raise disk_error(error, path=self._path) from error
+
+    def _close_file(self) -> None:
+        if self._opened is not None:
+            (stack, _), self._opened = self._opened, None
+            # A damaged file cannot always be closed without an error, and it is closed all the same.
+            with self._refusing():
+                stack.close()
+
+    # ── entries ──
+
+    def count(self) -> int:
+        """Return how many entries are known."""
+        with self._reading() as connection:
+            return _count(connection)
+
+    def last_entry(self) -> EntryId | None:
+        """Return the id of the last entry."""
+        with self._reading() as connection:
+            row = connection.execute(f"{_MESSAGES} order by position desc limit 1").fetchone()
+            return None if row is None else _unpack(*row)[-1].id
+
+    def segments(self, *, first: int = 0, past: int | None = None) -> tuple[StoredSegment, ...]:
+        """Return the segments that begin in this range of positions, oldest first."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"{_SEGMENT} where position >= ? and position < ? order by position",
+                (first, 2**62 if past is None else past),
+            )
+            return tuple(map(_segment, rows))
+
+    def messages(self, segment: int) -> tuple[Message, ...]:
+        """Return the entries of a segment."""
+        with self._reading() as connection:
+            return _read(connection, segment)
+
+    def entries(self, *, first: int, past: int, most: int) -> tuple[Message, ...]:
+        """Return the entries from the position `first` to before `past`, at most so many."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "select position, messages, data from segment left join dictionary on dictionary.n = dictionary"
+                " where position < ? and position >= (select max(position) from segment where position <= ?)"
+                " order by position",
+                (past, first),
+            )
+            found: list[Message] = []
+            for position, *packed in rows:
+                found += _unpack(*packed)[max(0, first - position) : past - position]
+                if len(found) >= most:
+                    break
+            return tuple(found[:most])
+
+    def find(self, id_: EntryId) -> tuple[Message, ...] | None:
+        """Return the entries of the segment with this entry. None if it is unknown."""
+        with self._reading() as connection:
+            return _find(connection, id_)
+
+    def without_known(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages that are not known as entries."""
+        with self._reading() as connection:
+            return tuple(each for each in messages if _find(connection, each.id) is None)
+
+    def append(self, segments: Iterable[Segment]) -> None:
+        """Add entries after all others."""
+        with self._writing() as connection:
+            _append(connection, segments)
+
+    def commit(
+        self, key: EntryId, messages: Sequence[Message], *, split: Callable[[Sequence[Message]], Iterator[Segment]]
+    ) -> Literal["committed", "duplicate"]:
+        """Add the entries of a turn that are not known yet, once.
+
+        Raises EngineError if the key was committed with other messages.
+        """
+        payload = hashlib.sha256(_encode_messages(messages)).digest()
+        with self._writing() as connection:
+            row = connection.execute("select payload from receipt where key = ?", (key,)).fetchone()
+            if row is not None and row[0] != payload:
+                raise EngineError("engine.failed", f"the turn {key} was committed before with other messages")
+            if row is not None:
+                return "duplicate"
+            connection.execute("insert into receipt (key, payload) values (?, ?)", (key, payload))
+            _append(connection, split([each for each in messages if _find(connection, each.id) is None]))
+        return "committed"
+
+    def reorder(self, positions: Sequence[tuple[int, int]], *, unchanged: int) -> None:
+        """Set the positions of segments, by number, and remove the summaries of entries that are not before
+        `unchanged`."""
+        with self._writing() as connection:
+            connection.executemany("update segment set position = ? where n = ?", ((at, n) for n, at in positions))
+            connection.execute("delete from summary where past > ?", (unchanged,))
+            connection.execute("update summary set parent = null where parent not in (select id from summary)")
+            self.generation += 1
+
+    # ── summaries ──
+
+    def summaries(self) -> tuple[Summary, ...]:
+        """Return the summaries that no other covers, oldest first, without their sources."""
+        with self._reading() as connection:
+            rows = connection.execute(f"{_SUMMARY} where parent is null order by first")
+            return tuple(map(_summary, rows))
+
+    def sources(self, *, first: int, past: int) -> tuple[EntryId, ...]:
+        """Return the ids of the entries in this range, which leaves cover."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "select sources from summary where level = 1 and first >= ? and past <= ? order by first", (first, past)
+            )
+            return tuple(id_ for (row,) in rows for id_ in _ids(zlib.decompress(row)))
+
+    def summary(self, id_: str) -> tuple[Summary, tuple[Summary, ...]] | None:
+        """Return a summary and those that it covers. None if there is no such summary."""
+        with self._reading() as connection:
+            row = connection.execute(f"{_SUMMARY} where id = ?", (id_,)).fetchone()
+            if row is None:
+                return None
+            children = connection.execute(f"{_SUMMARY} where parent = ? order by first", (id_,))
+            return _summary(row), tuple(map(_summary, children))
+
+    def add_summaries(self, summaries: Sequence[Summary], *, generation: int) -> bool:
+        """Add summaries, those that others cover first. Returns False if what they were made from is not known now."""
+        with self._writing() as connection:
+            if generation != self.generation:
+                return False
+            for each in summaries:
+                row = (each.id, each.level, each.first, each.past, each.text, each.at_ms, each.is_tainted)
+                sources = zlib.compress(_encode(each.sources)) if each.level == 1 else None
+                connection.execute(
+                    "insert into summary (id, level, first, past, text, at_ms, is_tainted, is_by_model, sources)"
+                    " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, each.is_by_model, sources),
+                )
+                connection.executemany(
+                    "update summary set parent = ? where id = ?", ((each.id, child) for child in each.children)
+                )
+            self.generation += 1
+            return True
+
+    # ── search ──
+
+    def search(self, query: str, *, most: int) -> tuple[tuple[Message, ...], ...]:
+        """Return the entries of the segments that have every word of the query, the newest segment first."""
+        words = fts_query(query)
+        if not words:
+            return ()
+        with self._reading() as connection:
+            rows = connection.execute(
+                "select rowid from words where words match ? order by rowid desc limit ?", (words, most)
+            ).fetchall()
+            return tuple(_read(connection, segment) for (segment,) in rows)
+
+    # ── the file ──
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._refusing():
+            yield self._connect()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._refusing():
+            connection = self._connect()
+            connection.execute("begin immediate")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("rollback")
+                raise
+            connection.execute("commit")
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._is_closed:
+            raise EngineError("engine.failed", "the engine is closed")
+        if self._opened is None:
+            try:
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                raise disk_error(error, path=self._path) from error
+            with ExitStack() as stack:
+                connection = stack.enter_context(DATABASE.open(self._path))
+                connection.execute("pragma secure_delete = on")
+                self._opened = stack.pop_all(), connection
+        return self._opened[1]
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except REFUSALS as error:
+            raise DATABASE.refusal(error, self._path) from error
+        except (msgspec.DecodeError, zlib.error, ValueError, TypeError) as error:
+            raise MachineError(DATABASE.code, f"a row cannot be read: {error}", file=str(self._path)) from error
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    row = connection.execute("select position + entries from segment order by position desc limit 1").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _append(connection: sqlite3.Connection, segments: Iterable[Segment]) -> None:
+    position = _count(connection)
+    dictionary = _dictionary(connection)
+    for each in segments:
+        dictionary = dictionary or _make_dictionary(connection)
+        number, data = dictionary or (0, None)
+        packed = _pack(_encode_messages(each.messages), data)
+        row = (position, len(each.messages), each.size_bytes, each.is_start, number, packed)
+        n = connection.execute(
+            "insert into segment (position, entries, bytes, is_start, dictionary, messages) values (?, ?, ?, ?, ?, ?)",
+            row,
+        ).lastrowid
+        words = "\n".join(map(searched_text, each.messages))
+        connection.execute("insert into words (rowid, text) values (?, ?)", (n, valid_text(words)))
+        for name, (first, last) in _spans(each.messages).items():
+            connection.execute("insert or ignore into record (name) values (?)", (name,))
+            connection.execute(
+                "insert into span (record, first, segment, last) select n, ?, ?, ? from record where name = ?",
+                (first, n, last, name),
+            )
+        position += len(each.messages)
+
+
+def _find(connection: sqlite3.Connection, id_: EntryId) -> tuple[Message, ...] | None:
+    name, frame = _place(id_)
+    # Segments follow each other in their record, so only the nearest can have the entry.
+    rows = connection.execute(
+        "select span.last, segment from span where record = (select n from record where name = ?) and span.first <= ?"
+        " order by span.first desc limit ?",
+        (name, frame, _MOST_SPANS),
+    ).fetchall()
+    for last, segment in rows:
+        if last >= frame:
+            found = _read(connection, segment)
+            if any(message.id == id_ for message in found):
+                return found
+    return None
+
+
+def _spans(messages: Sequence[Message]) -> dict[str, tuple[int, int]]:
+    """Return the lowest and highest frame of the messages in each record."""
+    spans: dict[str, tuple[int, int]] = {}
+    for message in messages:
+        name, frame = _place(message.id)
+        first, last = spans.get(name, (frame, frame))
+        spans[name] = min(first, frame), max(last, frame)
+    return spans
+
+
+def _place(id_: EntryId) -> tuple[str, int]:
+    """Return the record of an entry and its place there, from `<record>#<frame>` or `<record>#<frame>.<k>`.
+
+    >>> _place(EntryId("r/a#3")), _place(EntryId("other"))
+    (('r/a', 3145728), ('other', 0))
+    """
+    name, _, place = id_.rpartition("#") if "#" in id_ else (id_, "", "")
+    frame, _, number = place.partition(".")
+    return valid_text(name), (_number(frame, _MOST_FRAME) << _NUMBER_BITS) + _number(number, (1 << _NUMBER_BITS) - 1)
+
+
+def _number(text: str, most: int) -> int:
+    return min(most, int(text)) if text.isdecimal() and len(text) <= len(str(most)) else most if text else 0
+
+
+def _read(connection: sqlite3.Connection, segment: int) -> tuple[Message, ...]:
+    row = connection.execute(f"{_MESSAGES} where segment.n = ?", (segment,)).fetchone()
+    if row is None:
+        raise EngineError("engine.failed", "the entries were forgotten meanwhile")
+    return _unpack(*row)
+
+
+def _dictionary(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+    row: tuple[int, bytes] | None = connection.execute("select n, data from dictionary").fetchone()
+    return row
+
+
+def _make_dictionary(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+    """Make the dictionary from the beginning of the session, once that is long enough, and return it.
+
+    With a dictionary, a segment is compressed by what sessions repeat: a third is saved.
+    """
+    [size] = connection.execute("select sum(bytes) from segment").fetchone()
+    if (size or 0) < _DICTIONARY_BYTES:
+        return None
+    rows = connection.execute("select n from segment order by n desc limit ?", (_MOST_SAMPLES,)).fetchall()
+    data = b"".join(_encode_messages(_read(connection, n)) for (n,) in reversed(rows))[-_DICTIONARY_BYTES:]
+    connection.execute("insert into dictionary (n, data) values (1, ?)", (data,))
+    return 1, data
+
+
+def _pack(data: bytes, dictionary: bytes | None) -> bytes:
+    packing = zlib.compressobj(zdict=dictionary) if dictionary else zlib.compressobj()
+    return packing.compress(data) + packing.flush()
+
+
+def _unpack(packed: bytes, dictionary: bytes | None) -> tuple[Message, ...]:
+    unpacking = zlib.decompressobj(zdict=dictionary) if dictionary else zlib.decompressobj()
+    text = unpacking.decompress(packed) + unpacking.flush()
+    if not unpacking.eof:
+        raise zlib.error("the entries are cut off")
+    try:
+        return _messages(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # Lone surrogates, which msgspec does not read.
+        messages: tuple[Message, ...] = decoding.convert(json.loads(text), tuple[Message, ...])
+        return messages
+
+
+def _encode_messages(messages: Sequence[Message]) -> bytes:
+    try:
+        return _encode(messages)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(messages)).encode()
+
+
+def _segment(row: Any) -> StoredSegment:
+    n, position, entries, size_bytes, is_start = row
+    return StoredSegment(n=n, position=position, entries=entries, size_bytes=size_bytes, is_start=bool(is_start))
+
+
+def _summary(row: Any) -> Summary:
+    id_, level, first, past, text, at_ms, is_tainted, is_by_model = row
+    return Summary(
+        id=EntryId(id_),
+        level=level,
+        first=first,
+        past=past,
+        text=text,
+        at_ms=at_ms,
+        is_tainted=bool(is_tainted),
+        is_by_model=bool(is_by_model),
+    )
