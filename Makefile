@@ -117,7 +117,7 @@ conformance: $(STAMP) ## the whole conformance suite on every runtime, transport
 # Such as ONLY=scale: run one area.
 ONLY ?=
 
-bench: $(STAMP) chromium ## benchmarks of speed and size against their targets (ONLY=attempts, probes or scale: one area)
+bench: $(STAMP) chromium ## benchmarks of speed and size against their targets (ONLY=attempts, probes, scale or context: one area)
 	$(BIN)/python tests/offline.py $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-quick: $(STAMP) ## each benchmark once, to see that it works

@@ -16,8 +16,8 @@ import msgspec
 from bench.context import QUICK, BenchContext, Sizes
 from bench.table import Row, render
 
-AREAS = ("attempts", "probes", "scale")
-"""Each is a module of this package with a function `measure`."""
+AREAS = {"attempts": "attempts", "probes": "probes", "scale": "scale", "context": "engines"}
+"""The areas, each with the module of this package whose function `measure` measures it."""
 RESULTS = Path(__file__).parent / "results.json"
 
 
@@ -44,7 +44,7 @@ def measure(areas: Sequence[str], context: BenchContext) -> list[Row]:
 
 
 def _area(name: str) -> Callable[[BenchContext], list[Row]]:
-    measured: Callable[[BenchContext], list[Row]] = import_module(f"bench.{name}").measure
+    measured: Callable[[BenchContext], list[Row]] = import_module(f"bench.{AREAS[name]}").measure
     return measured
 
 
@@ -58,7 +58,7 @@ def main() -> int:
         "--in", dest="place", default="/var/tmp", help="the folder to measure in, for example on another disk"
     )
     asked = parser.parse_args()
-    areas = AREAS if asked.only is None else (asked.only,)
+    areas = tuple(AREAS) if asked.only is None else (asked.only,)
 
     def report(words: str) -> None:
         sys.stderr.write(f"bench: {words}\n")

@@ -17,6 +17,10 @@ class Sizes:
     starts: int = 15
     files: int = 5000
     probes: int = 15
+    few_messages: int = 1000
+    some_messages: int = 10_000
+    many_messages: int = 100_000
+    projected_messages: int = 2000
     cheats: int | None = None
     """How many cheats are played; None for all."""
 
@@ -31,6 +35,10 @@ QUICK = Sizes(
     starts=1,
     files=20,
     probes=1,
+    few_messages=20,
+    some_messages=40,
+    many_messages=80,
+    projected_messages=20,
     cheats=1,
 )
 
