@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Literal
 
 import anyio
@@ -119,14 +120,19 @@ class LosslessEngine:
 
     # ── what was said ──
 
-    def bootstrap(self, _ctx: EngineContext, history: History) -> None:
-        """Take in the entries that are not known. Reads only these if they follow what is known."""
+    def bootstrap(self, ctx: EngineContext, history: History) -> None:
+        """Take in the entries that are not known. Reads only these if they follow what is known.
+
+        A long history is taken in by parts, so that a call that is cut off has not been for nothing.
+        """
         known, last = self._store.count(), self._store.last_entry()
         if last is not None and history.position(last) != known - 1:
             self._reconcile(history)
         elif known < len(history):
             new = (message for at in range(known, len(history), _BATCH) for message in history[at : at + _BATCH])
-            self._store.append(split_history(new, find_result=history.result_of))
+            segments = split_history(new, find_result=history.result_of)
+            while not ctx.cancel.is_set and (some := tuple(islice(segments, _BATCH))):
+                self._store.append(some)
         self._load_covered()
 
     def _reconcile(self, history: History) -> None:
