@@ -161,7 +161,7 @@ class SessionSeed:
         shown = [(item.role, item.text) for item in request.items if item.role in ("user", "assistant")]
         recorded = list(completed_prompts(self._root))
         report = report_session(self._root, KEY)
-        accepted = [each for each in report.turns if each.turn.state is TurnState.ACCEPTED]
+        accepted = [each for each in report.turns if each.turn.state.is_completed]
         mirrored = [part.text for each in accepted for m in each.messages if isinstance(part := m.part, UserPart)]
         if mirrored != recorded:
             yield f"the mirror has {mirrored}, and by the record the agent completed {recorded}"

@@ -23,6 +23,9 @@ CODEX: Final = "codex_app_server"
 CLAUDE: Final = pytest.param("claude_code", marks=pytest.mark.agent("claude_code"))
 RUNTIMES: Final = (CODEX, "codex_exec", CLAUDE)
 
+NO_ENGINE: Final = proctor.Context(engine="none")
+"""Only the native thread remembers."""
+
 Said = tuple[str, str]
 """Who said it (user, agent, call or result), and the text."""
 
@@ -97,6 +100,8 @@ class SessionLab:
     """A folder with an evidence root, and sessions that play scripts."""
 
     folder: Path
+    context: proctor.Context | None = None
+    """The context engine of its sessions, unless a test names another one."""
 
     @property
     def root(self) -> Path:
@@ -108,7 +113,8 @@ class SessionLab:
     def open(
         self, runtime: str, key: str, *steps: Mapping[str, Any], **more: Any
     ) -> AbstractAsyncContextManager[proctor.Session]:
-        return proctor.session(runtime, id=key, script=self.script(*steps), root=self.root, **more)
+        options = {"context": self.context, **more}
+        return proctor.session(runtime, id=key, script=self.script(*steps), root=self.root, **options)
 
     async def sit(
         self, runtime: str, key: str, prompts: Sequence[str], *steps: Mapping[str, Any], **more: Any

@@ -24,7 +24,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import read_artifact
 from proctor.surface.cli.app import answer
 from proctor.testing.journals import recorded_journals
-from tests.acceptance.sittings import CLAUDE, CODEX, SessionLab, conversation, say_all
+from tests.acceptance.sittings import CLAUDE, CODEX, NO_ENGINE, SessionLab, conversation, say_all
 from tests.api.talk import bounded
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.long]
@@ -35,7 +35,7 @@ AGAIN = [("user", "Again?"), ("agent", "Again.")]
 
 @pytest.fixture
 def lab(tmp_path: Path) -> SessionLab:
-    return SessionLab(tmp_path)
+    return SessionLab(tmp_path, context=NO_ENGINE)
 
 
 async def _greet(lab: SessionLab) -> None:

@@ -16,6 +16,7 @@ from proctor.testing.journals import recorded_journals
 from tests.acceptance.sittings import (
     CLAUDE,
     CODEX,
+    NO_ENGINE,
     RUNTIMES,
     Said,
     SessionLab,
@@ -41,7 +42,7 @@ ADD_SAID: Final[list[Said]] = [("call", '{"a": 3, "b": 4}'), ("result", "seven")
 
 @pytest.fixture
 def lab(tmp_path: Path) -> SessionLab:
-    return SessionLab(tmp_path)
+    return SessionLab(tmp_path, context=NO_ENGINE)
 
 
 # ── another process ──

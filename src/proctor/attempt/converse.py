@@ -152,7 +152,10 @@ class LiveSession:
     def thread(self) -> ThreadId | None:
         """The agent's own id for the conversation, with which a persistent one is resumed. None until it is known."""
         session = self._supervision.session
-        return None if session is None else session.thread
+        if session is not None:
+            return session.thread
+        binding = None if self._keeper is None else self._keeper.binding
+        return None if binding is None else binding.thread
 
     @property
     def offset(self) -> int:
@@ -220,19 +223,24 @@ class LiveSession:
         if compacted is None:
             self._require("compaction")
             return await self._compact_natively()
-        session = self._supervision.session
-        if session is None or not self._request.runtime.capabilities.compaction:
+        if not self._request.runtime.capabilities.compaction or self.thread is None:
             return compacted
         native = await self._compact_natively()
         return with_native(compacted, native, runtime_id=self._request.runtime.id)
 
     async def _compact_natively(self) -> Compaction:
-        self._compaction = None
-        session = self._supervision.session
-        if session is None:
+        if self.thread is None:
             return Compaction(status=CompactStatus.NOT_NEEDED, reason="the session has no native thread yet")
-        ending = await self._begin(session.compact, text=None)
+        self._compaction = None
+        ending = await self._begin(self._compact_thread, text=None)
         return native_compaction(ending, self._compaction)
+
+    async def _compact_thread(self) -> None:
+        session = self._supervision.session
+        if session is None and self._lifecycle is not None:
+            session = await self._lifecycle.resume_thread()
+        if session is not None:
+            await session.compact()
 
     async def reset(self) -> None:
         """Begin a new history, and end this session: open it again to continue with nothing said before.

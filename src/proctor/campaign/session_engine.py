@@ -34,7 +34,7 @@ Forgetting = Literal["reset", "delete"]
 NO_ENGINE: Final = "none"
 """The engine with which only the native thread remembers what was said."""
 
-DEFAULT_ENGINE: Final = NO_ENGINE
+DEFAULT_ENGINE: Final = "lossless"
 """The engine of a session with an id, if neither its caller nor the config names one."""
 
 MOST_COMPLETIONS: Final = 24
@@ -69,6 +69,8 @@ class SittingAgent:
     """The process of a pool. None for its own."""
     tools: tuple[Tool, ...]
     """The caller's tools."""
+    takes_more_tools: bool
+    """Whether tools of the engine can be offered too. A thread keeps the tools that it was started with."""
     complete: Complete
     """Calls the agent as a model."""
     is_origin_continued: bool
@@ -95,7 +97,7 @@ async def open_engine(
         unmet = _find_unmet(guard, capabilities, runtime_id=agent.candidate.runtime_id)
         tools: tuple[Tool, ...] = ()
         try:
-            if capabilities.dynamic_tools:
+            if capabilities.dynamic_tools and agent.takes_more_tools:
                 tools = _without_taken(await guard.tools(), agent.tools, engine=settings.engine)
         except EngineError as error:
             unmet = unmet or error

@@ -248,11 +248,15 @@ class Sessions:
         """Open the context engine, if there is one. Returns it, and all tools of the sitting."""
         if asked.context is None:
             return None, request.tools
+        binding, _ = kept.store.binding
+        # A thread without the engine's tools is worth more than these tools.
+        lacks_tools = binding is not None and binding.tools == tools_digest(request.tools)
         agent = SittingAgent(
             candidate=candidate,
             model=self._flow.model.name,
             process=process,
             tools=request.tools,
+            takes_more_tools=asked.adopted is None and not lacks_tools,
             complete=partial(self._complete, request, candidate),
             is_origin_continued=self._is_origin_continued(kept),
         )

@@ -86,6 +86,7 @@ class KeptSession:
         fold = SittingFold(sitting, before=self.store.binding[0])
         for turn in recorded_turns(self.root, sitting, fold):
             self.store.settle(turn, sitting=sitting)
+        self.store.note_recorded_commits(fold.commits.values())
         self.bind_thread(fold)
         if sitting.is_ephemeral:
             self.forget_thread()

@@ -31,6 +31,7 @@ from proctor.event.message import UserPart
 from proctor.event.model import CompactionBegan, CompactionEnded
 from proctor.event.outcome import Outcome
 from proctor.event.row import ContextProblem
+from proctor.runtime.base import Session
 
 RETRY_SHARE: Final = 0.6
 """The share of the budget that a turn is given when it is retried because the model refused its length."""
@@ -193,11 +194,12 @@ class ContextLifecycle:
         return problem
 
     def _was_too_long(self) -> bool:
-        """Return whether the model refused the length of the turn, before any text or tool call."""
+        """Return whether the model refused the length before any text or tool call, and less can be given."""
         turn, ending = self._keeper.open_turn, self._port.ending
+        if turn is None or turn.context is None or (turn.context.thread == "start" and not turn.context.given):
+            return False
         return (
-            turn is not None
-            and ending.outcome is not Outcome.COMPLETED
+            ending.outcome is not Outcome.COMPLETED
             and ending.code == CONTEXT_FULL
             and all(isinstance(message.part, UserPart) for message in turn.messages)
         )
@@ -229,6 +231,10 @@ class ContextLifecycle:
         await self._observe("after_compaction", ended)
         self.run_maintenance("compaction")
         return compaction
+
+    async def resume_thread(self) -> Session:
+        """Open the session's thread as it is, if it is not open. Raises RefusedError if it cannot be continued."""
+        return await self._giver.resume_thread()
 
     def compaction_seen(self, event: CompactionBegan | CompactionEnded) -> None:
         """Note that the agent begins or has ended to shorten its thread. The hooks run beside the turn."""

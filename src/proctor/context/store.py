@@ -24,6 +24,7 @@ from proctor.context.thread_fold import HeldChange
 from proctor.context.word_query import fts_query
 from proctor.errors import EvidenceError, MachineError
 from proctor.event.message import CallPart, Message, ResultPart, UserPart
+from proctor.event.model import TurnCommitted
 from proctor.event.row import CommitStatus
 from proctor.evidence.database import REFUSALS, Database
 from proctor.ids import EntryId
@@ -283,6 +284,15 @@ class SessionStore:
         self._connection.execute(
             "update turn_commit set state = ?, failures = ?, detail = ? where turn = ?", (state, failures, detail, n)
         )
+
+    def note_recorded_commits(self, commits: Iterable[TurnCommitted]) -> None:
+        """Note what the record of a sitting says of commits."""
+        states = {"committed": TurnState.ACKNOWLEDGED, "blocked": TurnState.BLOCKED}
+        with self._transaction():
+            for commit in commits:
+                turn = self.turn(commit.turn)
+                if turn is not None and commit.status in states:
+                    self.note_commit(turn.n, states[commit.status], detail=commit.detail)
 
     # ── rewriting ──
 

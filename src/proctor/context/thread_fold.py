@@ -19,6 +19,7 @@ from proctor.event.model import (
     SessionBegan,
     TurnAsked,
     TurnBegan,
+    TurnCommitted,
     TurnSettled,
 )
 from proctor.ids import EntryId
@@ -48,6 +49,8 @@ class SittingFold:
         self.mirror = MirrorFold(run_id=sitting.run_id, attempt_id=sitting.attempt_id, is_import=sitting.is_import)
         self.binding = before
         """The native thread, as far as it is known. None if there is no thread, or none that is kept."""
+        self.commits: dict[EntryId, TurnCommitted] = {}
+        """What was recorded last of the commit of each turn."""
         self._sitting = sitting
         self._changes: list[HeldChange] = []
         self._assembled: ContextAssembled | None = None
@@ -100,6 +103,8 @@ class SittingFold:
                 self._hold(event.entries)
                 if event.instructions_sha256 is not None:
                     self._change(addition=event.instructions_sha256)
+            case TurnCommitted(turn=committed):
+                self.commits[committed] = event
             case CompactionEnded() if event.ok is not False:
                 self._compact(event)
             case _:

@@ -98,6 +98,24 @@ class ThreadGiver:
                 continue
             return
 
+    async def resume_thread(self) -> Session:
+        """Open the session's thread, if it is not open, and give it nothing.
+
+        Raises RefusedError if it cannot be continued.
+        """
+        if (session := self._port.session) is not None:
+            return session
+        decision = decide_thread(
+            self._keeper.binding,
+            runtime_id=self._port.runtime_id,
+            tools=self._use.tools_digest,
+            process=self._use.process,
+        )
+        if decision.how != "resume":
+            raise RefusedError("peer.refused", f"there is no thread that can be continued: {decision.reason}")
+        self._meter.thread_changed()
+        return await self._port.open_thread(ThreadOpening(decision=decision))
+
     def _is_thread_refused(self, error: RefusedError) -> bool:
         """Return whether the agent refused to continue the thread. Some agents do so only with the first prompt."""
         return error.code == "peer.refused" and not self._port.has_turn_begun

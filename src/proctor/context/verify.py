@@ -199,6 +199,7 @@ def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None
         for turn in turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold):
             if store.next_turn() <= most[ref.session]:
                 store.settle(turn, sitting=sitting)
+        store.note_recorded_commits(fold.commits.values())
         store.close_sitting(sitting)
         store.write_setup(SessionSetup(history_after=ref.history_after))
         if not sitting.is_foreign:
