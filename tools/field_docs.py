@@ -46,7 +46,7 @@ from proctor.surface.new_runtime import NewRuntime
 from proctor.surface.programs import Program
 from proctor.surface.prove import ConformanceResult
 from proctor.surface.rederive import Rederivation
-from proctor.surface.session_turn import AskedTurn
+from proctor.surface.session_turn import AskedTurn, CompactedSession
 from proctor.surface.sign import Signing
 from proctor.surface.try_agents import TryResult
 from proctor.surface.verify import Verification
@@ -86,7 +86,7 @@ JSON_OUTPUTS: Final[Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
     "session show": (SessionReport,),
     "session list": (SessionSummary,),
     "session search": (FoundEntry,),
-    "session compact": (AskedTurn,),
+    "session compact": (CompactedSession,),
     "session reset": (),
     "session fork": (),
     "session delete": (SessionRemoval,),

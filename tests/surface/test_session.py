@@ -187,7 +187,7 @@ def test_reset_and_fork_keep_the_mirror(lab: Lab) -> None:
     keep(root, *make.turn("The red lamp?", make.said("In the cellar.")))
     assert said(lab, "fork", "shop", "copy") == {"id": "copy", "forkedFrom": "shop"}
     assert code_of(lab, "fork", "shop", "copy", exit_=2) == "session.exists"
-    assert said(lab, "reset", "shop") == {"id": "shop", "isReset": True}
+    assert said(lab, "reset", "shop") == {"id": "shop", "isReset": True, "left": []}
     assert (said(lab, "show", "shop")["historyAfter"], said(lab, "show", "copy")["historyAfter"]) == (1, 0)
     assert "the agent does not know what is above" in lab.proctor("session", "show", "shop").stdout
     for key in ("shop", "copy"):

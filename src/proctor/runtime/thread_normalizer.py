@@ -23,7 +23,11 @@ class _ThreadNormalizer:
     def __init__(self, create: Callable[[], Normalizer]) -> None:
         self._create = create
         self._current = create()
-        self.sees_tool_calls = sees_tool_calls(self._current)
+
+    @property
+    def sees_tool_calls(self) -> bool:
+        """Whether the agent shows its tool calls. A replay knows it only after its first row."""
+        return sees_tool_calls(self._current)
 
     def feed(self, row: Row) -> Iterable[Event]:
         events = self._current.feed(row)
