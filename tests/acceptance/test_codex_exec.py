@@ -24,6 +24,7 @@ from proctor.runtime.codex_exec.normalize import ExecNormalizer
 from proctor.runtime.failures import Failure, diagnose
 from proctor.transport.channel import Channel
 from proctor.transport.fault import Alter, Cut, Duplicate, FaultAction, FaultChannel, Inject, LineFault
+from tests.acceptance.sittings import NO_ENGINE
 from tests.acceptance.test_failures import BY_THE_MODEL, IMPATIENT, NOWHERE, http
 from tests.api.talk import bounded, script
 from tests.lab import (
@@ -87,7 +88,7 @@ def test_a_conversation_goes_on_turn_by_turn_and_what_exec_cannot_do_is_refused_
 
     async def test() -> None:
         async with proctor.pool("codex_exec", evidence="disk", root=lab.root) as pool:
-            async with pool.session(script=written, id="kept") as kept:
+            async with pool.session(script=written, id="kept", context=NO_ENGINE) as kept:
                 assert [((await kept.say(text)).outcome, kept.answer) for text in ("First.", "Second.")] == [
                     (COMPLETED, "One."),
                     (COMPLETED, "Two."),
@@ -95,7 +96,7 @@ def test_a_conversation_goes_on_turn_by_turn_and_what_exec_cannot_do_is_refused_
                 with pytest.raises(RefusedError, match="cannot shorten its history") as refused:
                     await kept.compact()
                 assert refused.value.code == "runtime.capability"
-            async with pool.session(script=written, id="kept") as again:
+            async with pool.session(script=written, id="kept", context=NO_ENGINE) as again:
                 assert ((await again.say("Third.")).outcome, again.thread) == (COMPLETED, kept.thread)
             async with pool.session(script=written) as fleeting:
                 await fleeting.say("First.")

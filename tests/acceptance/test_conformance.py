@@ -31,6 +31,7 @@ WHOLE_SUITE_IN = {
 CANNOT_BE_TRIED = {
     "codex_exec": {"unknown-request", "reordered-frames"},
     "process": {
+        "context-use",
         "tool-call",
         "unknown-request",
         "duplicate-frames",
@@ -39,7 +40,7 @@ CANNOT_BE_TRIED = {
         "unknown-frames",
         "disconnect",
     },
-    "replay": {"unknown-request", "hang"},
+    "replay": {"context-use", "unknown-request", "hang"},
 }
 """What nobody can ask of it; of all else each case is passed, or refused because it is not declared."""
 

@@ -166,7 +166,8 @@ def test_compaction_is_a_turn_of_the_agent(lab: Lab) -> None:
     ],
 )
 def test_say_exits_with_who_caused_the_failure(lab: Lab, fault: Any, code: int) -> None:
-    said(lab, "new", "shop", "--script", script(lab, "s", {"fault": fault}))
+    # Without an engine: one would retry a turn that is too long on a new thread.
+    said(lab, "new", "shop", "--script", script(lab, "s", {"fault": fault}), "--engine", "none")
     asked = said(lab, "say", "shop", "Hello?", code=code)
     assert (asked["exit"], asked["turn"]["state"], asked["turn"]["outcome"]) == (code, "discarded", "failed")
     done = lab.proctor("session", "say", "shop", "Hello?")
@@ -205,7 +206,7 @@ def test_turn_of_a_killed_process_is_settled_from_its_record(lab: Lab) -> None:
     script(lab, "shop-1", "In the cellar.")
     said(lab, "say", "shop", "Where is it?")
     states = [each["turn"]["state"] for each in said(lab, "show", "shop")["turns"]]
-    assert states == ["accepted", "discarded", "accepted"]
+    assert states == ["acknowledged", "discarded", "acknowledged"]
     assert said(lab, "verify", "shop")["findings"] == []
 
 
@@ -233,7 +234,7 @@ def test_second_holder_gets_the_process_of_the_first_at_once(lab: Lab) -> None:
 
 @pytest.mark.proctor_process
 def test_talk_asks_each_line_of_stdin(lab: Lab) -> None:
-    said(lab, "new", "shop", "--script", script(lab, "s", "One.", {"fault": FULL}, "Three."))
+    said(lab, "new", "shop", "--script", script(lab, "s", "One.", {"fault": FULL}, "Three."), "--engine", "none")
     with (lab.folder / "prompts").open("w+") as file:
         file.write("first\n\nsecond\nthird")
         file.seek(0)

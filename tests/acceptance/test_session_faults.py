@@ -341,7 +341,7 @@ def test_evidence_of_sittings_is_valid_and_gc_keeps_it(lab: SessionLab, capsys: 
         await _greet(lab)
         async with proctor.pool(CODEX, evidence="disk", root=lab.root) as pool:
             for _ in range(2):
-                async with pool.session(id="y", script=lab.script({"say": "Hello."})) as session:
+                async with pool.session(id="y", script=lab.script({"say": "Hello."}), context=lab.context) as session:
                     await say_all(session, ["Hello?"])
         await _again(lab)
 

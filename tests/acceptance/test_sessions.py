@@ -144,7 +144,7 @@ def test_session_adopts_no_thread_with_tools_and_refuses_what_its_runtime_cannot
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_pool_sessions_continue_until_the_pool_is_closed(runtime: str, lab: SessionLab) -> None:
     def open_in(pool: proctor.Pool, key: str, answer: str) -> AbstractAsyncContextManager[proctor.Session]:
-        return pool.session(id=key, script=lab.script({"say": answer}))
+        return pool.session(id=key, script=lab.script({"say": answer}), context=lab.context)
 
     async def talk() -> None:
         async with proctor.pool(runtime, evidence="disk", root=lab.root) as pool:
@@ -186,7 +186,7 @@ def test_pool_sessions_keep_their_workspace_and_forks_get_a_copy(runtime: str, l
 
             async def sit(key: str, command: str, *, fork: str | None = None) -> None:
                 steps = lab.script({"run": command}, {"say": "Done."})
-                async with pool.session(id=key, script=steps) as session:
+                async with pool.session(id=key, script=steps, context=NO_ENGINE) as session:
                     await say_all(session, ["Do it."])
                     if fork is not None:
                         await session.fork(fork)
@@ -258,12 +258,12 @@ def test_fork_in_a_pool_is_lost_if_codex_exec_continued_the_thread_before(lab: S
     async def talk() -> None:
         async with proctor.pool("codex_exec", evidence="disk", root=lab.root) as pool:
             steps = lab.script({"say": "One."}, {"say": "Two."})
-            async with pool.session(id="x", script=steps) as x:
+            async with pool.session(id="x", script=steps, context=NO_ENGINE) as x:
                 await say_all(x, ["First?"])
                 await x.fork("y")
                 await say_all(x, ["Second?"])
             with pytest.raises(proctor.MachineError, match="whole threads only") as lost:
-                async with pool.session(id="y", script=steps):
+                async with pool.session(id="y", script=steps, context=NO_ENGINE):
                     pass
             assert lost.value.code == "session.thread-lost"
 

@@ -155,7 +155,8 @@ class LiveSession:
         if session is not None:
             return session.thread
         binding = None if self._keeper is None else self._keeper.binding
-        return None if binding is None else binding.thread
+        # A fork is bound to the thread of its origin until it has one.
+        return None if binding is None or binding.is_fork else binding.thread
 
     @property
     def offset(self) -> int:
@@ -280,6 +281,26 @@ class LiveSession:
         Between turns the clocks run too, but silence does not count as a stall.
         """
         try:
+            await self._run_turns()
+        finally:
+            self._done.set()
+
+    async def live_with(self, threads: ThreadSlot, tasks: TaskGroup) -> None:
+        """As `live`, with a context engine: its turns open native threads in `threads`, and start work in `tasks`."""
+        assert self._port is not None, "the session has a context engine"
+        assert self._lifecycle is not None, "the session has a context engine"
+        self._port.threads, self._port.tasks = threads, tasks
+        try:
+            await self._run_turns()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._lifecycle.close()
+                await threads.close()
+            # Only now: what the engine does beside the turns is cancelled after that.
+            self._done.set()
+
+    async def _run_turns(self) -> None:
+        try:
             # Shielded, so that the turn of a cancelled caller is recorded as cancelled. `close` ends this loop.
             with self._scope:
                 while self._over is None:
@@ -290,19 +311,6 @@ class LiveSession:
                         await self._settle(work)
         finally:
             self._over = self._over or "the session was closed"
-            self._done.set()
-
-    async def live_with(self, threads: ThreadSlot, tasks: TaskGroup) -> None:
-        """As `live`, with a context engine: its turns open native threads in `threads`, and start work in `tasks`."""
-        assert self._port is not None, "the session has a context engine"
-        assert self._lifecycle is not None, "the session has a context engine"
-        self._port.threads, self._port.tasks = threads, tasks
-        try:
-            await self.live()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._lifecycle.close()
-                await threads.close()
 
     async def close(self, *, why: str | None = None) -> None:
         """Stop a running turn as cancelled, accept no more turns, and wait for the end, at most 2 × TEARDOWN_S.

@@ -5,6 +5,7 @@ import hashlib
 from proctor import decoding
 from proctor.attempt.derive import DerivedResult
 from proctor.attempt.expectation import decision_of, expectation_of
+from proctor.attempt.model import AttemptRequest
 from proctor.attempt.policy import violations
 from proctor.attempt.supervision import Supervision
 from proctor.errors import EvidenceError, advice
@@ -115,8 +116,15 @@ def _runner_ref(supervision: Supervision, derived: DerivedResult) -> RunnerRef:
         process_id=None if supervision.lease is None else supervision.lease.process,
         session_id=session_id_of(request.attempt_id, thread),
         thread_id=thread,
-        is_fresh_session=request.resume is None and request.fork is None,
+        is_fresh_session=_is_fresh(request),
         facts=facts,
         sitting=request.sitting,
         last_turn=supervision.last_turn,
     )
+
+
+def _is_fresh(request: AttemptRequest) -> bool:
+    if request.sitting is not None:
+        # With a context engine, each turn decides on its thread.
+        return request.sitting.is_fresh
+    return request.resume is None and request.fork is None
