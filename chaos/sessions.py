@@ -1,7 +1,8 @@
 """`python -m chaos.sessions --seeds 1-20`: kill Proctor, the agent or both while a session talks to the real Codex.
 
-After each kill the session is opened again. At the end every completed turn must be in the mirror exactly once and no
-other turn, the thread must hold them in order, and the record must confirm the mirror.
+After each kill the session is opened again. At the end every completed turn must be in the mirror and in the context
+engine exactly once and no other turn, the thread must hold them once and in order, as items or as quoted text, and the
+record must confirm the mirror.
 """
 
 import argparse
@@ -31,12 +32,15 @@ from chaos.processes import LiveProcess, alive
 from chaos.seeds import seeds_in
 from chaos.session_player import RUNTIME, Sitting
 from proctor.attempt.recheck import examine_run
+from proctor.context.engines.lossless.lossless_store import LosslessStore
 from proctor.context.kept_session import find_session, read_header, session_home
 from proctor.context.model import TurnState
 from proctor.context.report import report_session
+from proctor.context.text import parse
 from proctor.context.verify import verify_session
 from proctor.event.message import AgentPart, UserPart
 from proctor.evidence.layout import RootPaths
+from proctor.ids import EntryId
 from proctor.model.journal import JournalRow
 from proctor.testing.journals import recorded_journals
 
@@ -52,6 +56,7 @@ _KINDS: Final = {"itself": 5, "proctor": 4, "agent": 3, "both": 3, "nothing": 1}
 _ROWS: Final = 26
 """About how many rows a player prints."""
 _GONE_S: Final = 10.0
+_MOST_ENTRIES: Final = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +163,7 @@ class SessionSeed:
         return self.played
 
     def _problems(self, request: JournalRow) -> Iterator[str]:
-        shown = [(item.role, item.text) for item in request.items if item.role in ("user", "assistant")]
+        shown = list(_shown(request))
         recorded = list(completed_prompts(self._root))
         report = report_session(self._root, KEY)
         accepted = [each for each in report.turns if each.turn.state.is_completed]
@@ -183,7 +188,18 @@ class SessionSeed:
         done = verify_session(self._root, KEY)
         if done.exit != 0:
             yield f"verify: {done.findings}"
+        yield from self._check_engine([message.id for each in accepted for message in each.messages])
         yield from self._check_evidence()
+
+    def _check_engine(self, completed: list[EntryId]) -> Iterator[str]:
+        """Compare what the engine `lossless` has with the entries of the completed turns."""
+        engine = LosslessStore(find_session(self._root, KEY).engine("lossless"))
+        try:
+            known = [each.id for each in engine.entries(first=0, past=_MOST_ENTRIES, most=_MOST_ENTRIES)]
+        finally:
+            engine.close()
+        if known != completed:
+            yield f"the engine has {known}, and the completed turns have {completed}"
 
     def _ask(self, prompt: str) -> JournalRow:
         """Take a turn in this process, and return what the model was shown."""
@@ -199,7 +215,8 @@ class SessionSeed:
         with recorded_journals() as journals:
             anyio.run(talk)
         self.played.completed.append(prompt)
-        return journals[-1].rows[-1]
+        # Claude Code also asks for counts of tokens.
+        return next(row for row in reversed(journals[-1].rows) if row.items)
 
     def _check_evidence(self) -> Iterator[str]:
         for run in self._root.runs():
@@ -214,7 +231,16 @@ class SessionSeed:
             time.sleep(0.05)
 
 
-def _once_in(shown: list[tuple[str, str | None]], prompt: str) -> Iterator[str]:
+def _shown(request: JournalRow) -> Iterator[tuple[str, str]]:
+    """Yield what a request holds of the conversation, whether it was given as items or quoted in a prompt."""
+    for item in request.items:
+        if item.role in ("user", "assistant"):
+            context = parse(item.text or "")
+            yield from ((quote.header.value, quote.text) for quote in context.quotes)
+            yield item.role, context.request
+
+
+def _once_in(shown: list[tuple[str, str]], prompt: str) -> Iterator[str]:
     word = prompt.split()[1][:-1]
     answers = [text for role, text in shown if role == "assistant" and text == f"Answer {word}."]
     prompts = [text for role, text in shown if role == "user" and text == prompt]
