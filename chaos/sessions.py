@@ -175,9 +175,7 @@ class SessionSeed:
         if open_turns := [each.turn.n for each in report.turns if each.turn.state is TurnState.ADMITTED]:
             yield f"turns without an end: {open_turns}"
         for each in accepted[:-1]:
-            yield from _once_in(
-                shown, each.messages[0].part.text if isinstance(each.messages[0].part, UserPart) else ""
-            )
+            yield from _once_in(shown, [m.part.text for m in each.messages if isinstance(m.part, UserPart | AgentPart)])
         said = [text for role, text in shown if role == "user" and text in mirrored]
         if said != mirrored:
             yield f"the thread holds {said}, not {mirrored}"
@@ -240,12 +238,12 @@ def _shown(request: JournalRow) -> Iterator[tuple[str, str]]:
             yield item.role, context.request
 
 
-def _once_in(shown: list[tuple[str, str]], prompt: str) -> Iterator[str]:
-    word = prompt.split()[1][:-1]
-    answers = [text for role, text in shown if role == "assistant" and text == f"Answer {word}."]
-    prompts = [text for role, text in shown if role == "user" and text == prompt]
-    if (len(prompts), len(answers)) != (1, 1):
-        yield f"the thread holds {prompt!r} {len(prompts)} times, and its answer {len(answers)} times"
+def _once_in(shown: list[tuple[str, str]], said: list[str]) -> Iterator[str]:
+    """Yield a problem for each text of a turn that the thread does not hold exactly once."""
+    times = Counter(text for _, text in shown)
+    for text in said:
+        if times[text] != 1:
+            yield f"the thread holds {text!r} {times[text]} times"
 
 
 def completed_prompts(root: RootPaths) -> Iterator[str]:

@@ -14,6 +14,7 @@ import proctor
 from proctor.context.report import SessionReport, report_session
 from proctor.context.verify import SessionVerification, verify_session
 from proctor.event.message import AgentPart, CallPart, Message, ResultPart, UserPart
+from proctor.evidence.check_run import validate_run
 from proctor.evidence.layout import RootPaths
 from proctor.ids import ThreadId
 from proctor.model.journal import Journal, JournalItem, JournalRow
@@ -140,6 +141,9 @@ class SessionLab:
     def assert_verified(self, key: str) -> None:
         done = self.verify(key)
         assert (done.exit, done.findings) == (0, ())
+        for run in RootPaths(self.root).runs():
+            for checked in validate_run(run, is_strict=True):
+                assert checked.status in ("valid", "partial"), checked
 
 
 async def say_all(session: proctor.Session, prompts: Sequence[str]) -> None:

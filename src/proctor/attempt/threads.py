@@ -39,7 +39,9 @@ class ThreadSlot:
         """
         await self.close()
         if self._opened and opening is not None:
-            self._supervision.tap.record(ThreadDropped(why=opening.decision.reason))
+            lease = self._supervision.lease
+            process = None if lease is None else lease.process
+            self._supervision.tap.record(ThreadDropped(why=opening.decision.reason, process=process))
         self._opened += 1
         thread = _OpenThread()
         session: Session = await self._tasks.start(partial(self._serve, thread, opening))

@@ -7,7 +7,7 @@ import msgspec
 
 from proctor.event.history_item import HistoryItem
 from proctor.fact import Fact
-from proctor.ids import Digest, EntryId
+from proctor.ids import Digest, EntryId, ProcessId
 
 GENESIS = "0" * 32
 
@@ -397,6 +397,9 @@ class ThreadDropped(SupervisorRow, tag="thread.left", frozen=True, kw_only=True)
 
     why: str
     """Why, in a few words."""
+
+    process: ProcessId | None = None
+    """Id of the agent process that has sent the frames so far, or those since the last such row. Null if none did."""
 
 
 class ResultRead(SupervisorRow, tag="result", frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ from proctor.event.row import (
     CommitMade,
     ContextChosen,
     ContextProblem,
+    Direction,
     FactsLearned,
     FailureFound,
     HistoryKept,
@@ -73,6 +74,8 @@ HOOK: Final = "hook"
 
 _LISTENER_CODES: Final = {CALLBACK_FAILED: "listener.failed", CALLBACK_GIVEN_UP: "listener.stuck"}
 
+_THREAD_DROPPED: Final = f'"{ThreadDropped.__struct_config__.tag}"'.encode()
+
 _decode = decoding.json_decoder(AnySupervisorRow)
 
 
@@ -82,6 +85,15 @@ def decode_supervisor_row(row: Row) -> AnySupervisorRow | None:
         return _decode(row.frame) if isinstance(row.frame, msgspec.Raw) else None
     except msgspec.DecodeError:
         return None
+
+
+def dropped_thread(row: Row) -> ThreadDropped | None:
+    """Return the row with which the session leaves its native thread; None for any other row."""
+    # Decoded only if it can be: most rows are of the agent.
+    if row.dir is Direction.SELF and isinstance(row.frame, msgspec.Raw) and _THREAD_DROPPED in bytes(row.frame):
+        left = decode_supervisor_row(row)
+        return left if isinstance(left, ThreadDropped) else None
+    return None
 
 
 def supervisor_event(row: Row) -> Event:

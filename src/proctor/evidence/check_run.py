@@ -2,13 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import EvidenceError
 from proctor.event.row import Direction, Row
+from proctor.event.supervisor_events import dropped_thread
 from proctor.evidence.artifacts import AttemptRecord, ProcessRecord, RunnerRef
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.digests import read_stamped
@@ -32,9 +33,10 @@ class _Member:
     """None if attempt.json cannot be read."""
     has_ref: bool
     """Whether runner.ref.json can be read. If not, the attempt may belong to any process."""
-    process_id: ProcessId | None
-    inbound_frames: int | None
-    """None if they cannot be counted, or if no process has them."""
+    processes: frozenset[ProcessId]
+    """The agent processes that it used."""
+    inbound_frames: Mapping[ProcessId, int] | None
+    """The received frames by process. None if they cannot be counted."""
 
 
 def validate_run(
@@ -123,28 +125,40 @@ def _member(files: AttemptFiles, result: Validation) -> _Member:
         record = files.record
     with suppress(EvidenceError):
         ref = files.runner_ref
-    process_id = None if ref is None else ref.process_id
     is_cut_off = any(finding.code == "evidence.partial" for finding in result.findings)
+    last = None if ref is None else ref.process_id
+    is_counted = ref is not None and not is_cut_off
+    inbound = _count_inbound(files.rows(FRAMES, Row), last=last) if is_counted else Counter[ProcessId]()
     return _Member(
         name=files.paths.folder.name,
         run_id=None if record is None else record.run_id,
         has_ref=ref is not None,
-        process_id=process_id,
-        inbound_frames=None if process_id is None or is_cut_off else _count_inbound(files.rows(FRAMES, Row)),
+        processes=frozenset(inbound if last is None else {*inbound, last}),
+        inbound_frames=inbound if is_counted else None,
     )
 
 
-def _count_inbound(rows: Iterable[Row]) -> int:
-    return sum(row.dir is Direction.IN for row in rows)
+def _count_inbound(rows: Iterable[Row], *, last: ProcessId | None) -> Counter[ProcessId]:
+    """Count the received frames by process. The last process is that of the frames after the last thread was left."""
+    counts, since = Counter[ProcessId](), 0
+    for row in rows:
+        if row.dir is Direction.IN:
+            since += 1
+        elif (left := dropped_thread(row)) is not None and left.process is not None:
+            counts[left.process] += since
+            since = 0
+    if last is not None:
+        counts[last] += since
+    return counts
 
 
 def _check_members(run: RunPaths, members: Sequence[_Member], processes: Sequence[RuntimePaths]) -> Iterator[Finding]:
     """Yield a finding for each attempt of another run, and for each absent process that an attempt names."""
     process_ids = {paths.folder.name for paths in processes}
     for member in members:
-        if member.process_id is not None and member.process_id not in process_ids:
+        for process_id in sorted(member.processes - process_ids):
             detail = f"absent, but {member.name} names it as its process"
-            yield Finding(code="evidence.missing-file", file=f"runtimes/{member.process_id}", detail=detail)
+            yield Finding(code="evidence.missing-file", file=f"runtimes/{process_id}", detail=detail)
         if member.run_id is not None and member.run_id != run.folder.name:
             detail = f"run {member.run_id!r}, but the folder is {run.folder.name!r}"
             yield Finding(code="evidence.ids", file=f"attempts/{member.name}/{ATTEMPT}", detail=detail)
@@ -182,14 +196,14 @@ def _check_process(paths: RuntimePaths, members: Sequence[_Member] | None) -> It
 
 def _check_frame_count(record: ProcessRecord, own_frames: int, members: Sequence[_Member]) -> Iterator[Finding]:
     """Check that the received frames are those in the process's own record plus those of its attempts."""
-    own_members = [member for member in members if not member.has_ref or member.process_id == record.process_id]
+    own_members = [member for member in members if not member.has_ref or record.process_id in member.processes]
     uncountable = [member.name for member in own_members if member.inbound_frames is None]
     if uncountable:
         more = f" and {len(uncountable) - 1} more" if len(uncountable) > 1 else ""
         detail = f"the frames of {uncountable[0]}{more} cannot be counted"
         yield Finding(code="evidence.partial", file=FRAMES, detail=detail)
         return
-    member_frames = sum(member.inbound_frames or 0 for member in own_members)
+    member_frames = sum((member.inbound_frames or {}).get(record.process_id, 0) for member in own_members)
     if own_frames + member_frames != record.frames_in:
         detail = f"{record.frames_in} frames came in, but {own_frames} + {member_frames} are recorded"
         yield Finding(code="evidence.counts", file=FRAMES, detail=detail)

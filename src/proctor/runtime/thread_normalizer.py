@@ -2,14 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from proctor.event.model import Event
-from proctor.event.row import Direction, Row, ThreadDropped
-from proctor.event.supervisor_events import decode_supervisor_row
+from proctor.event.row import Row
+from proctor.event.supervisor_events import dropped_thread
 from proctor.runtime.base import Normalizer, Runtime, sees_tool_calls
-
-_TAG = f'"{ThreadDropped.__struct_config__.tag}"'.encode()
 
 
 def normalizer_of(runtime: Runtime) -> Normalizer:
@@ -31,18 +27,8 @@ class _ThreadNormalizer:
 
     def feed(self, row: Row) -> Iterable[Event]:
         events = self._current.feed(row)
-        if not _leaves_thread(row):
+        if dropped_thread(row) is None:
             return events
         events = list(events)
         self._current = self._create()
         return events
-
-
-def _leaves_thread(row: Row) -> bool:
-    # Decoded only if it can be: most rows are of the agent.
-    return (
-        row.dir is Direction.SELF
-        and isinstance(row.frame, msgspec.Raw)
-        and _TAG in bytes(row.frame)
-        and isinstance(decode_supervisor_row(row), ThreadDropped)
-    )
