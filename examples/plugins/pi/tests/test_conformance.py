@@ -28,4 +28,4 @@ def test_pi_proves_what_it_declares_and_refuses_the_rest(
     refused = {each.case for each in verdicts if each.result is Result.REFUSED}
     giving = {"history", "history-resumed", "start-instructions", "turn-instructions"}
     assert refused == {"dynamic-tools", "compaction", "structured-output", *giving}
-    assert {each.case for each in verdicts if each.result is Result.NOT_APPLICABLE} == set()
+    assert {each.case for each in verdicts if each.result is Result.NOT_APPLICABLE} == {"context-use"}
