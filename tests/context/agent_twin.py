@@ -39,6 +39,7 @@ from proctor.ids import ItemId, RuntimeId, ThreadId, TurnId
 from proctor.runtime.base import ContextUse, Delivery
 from proctor.runtime.capability import Capabilities
 from proctor.runtime.delivery import instructions_sha256
+from proctor.runtime.intake import intake_of
 from proctor.testing.clock import FakeClock
 from tests.context.made import Events, sitting
 from tests.scripted_engine import Behaviour, ScriptedEngine
@@ -52,7 +53,7 @@ ALL = Capabilities(
     takes_turn_instructions=True,
 )
 Shown = tuple[str, str]
-"""A role (`user`, `assistant`, `developer`) and a text."""
+"""A role (`user`, `assistant`, `developer`, `reference`) and a text."""
 
 
 @dataclass(slots=True)
@@ -75,6 +76,10 @@ class TwinSession:
     def __init__(self, port: "TwinPort", thread: ThreadId) -> None:
         self.thread = thread
         self._port = port
+        self._references: dict[str, str] = {}
+
+    def refer(self, references: Mapping[str, str]) -> None:
+        self._references = dict(references)
 
     async def give(self, messages: Sequence[Message], *, instructions: str | None = None) -> Delivery:
         sha256 = instructions_sha256(instructions)
@@ -95,6 +100,8 @@ class TwinSession:
         if isinstance(answer, RefusedError):
             raise answer
         held = agent.threads[self.thread]
+        held += [("reference", text) for text in self._references.values()]
+        self._references = {}
         held.append(("user", prompt))
         agent.requests.append(list(held))
         self._port.feed(model.TurnBegan, turn=turn)
@@ -252,6 +259,7 @@ async def open_sitting(
             "model": None,
             "tools": frozenset(),
             "tools_digest": tools,
+            "intake": intake_of(capabilities),
             "process": None,
             **use,
         },

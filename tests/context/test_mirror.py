@@ -84,6 +84,19 @@ def test_mirror_taints_such_results_and_what_follows_up_to_the_next_prompt(kind:
     ]
 
 
+def test_mirror_taints_no_text_of_the_user() -> None:
+    make = Events()
+    web = (make.called("c", kind="web"), make.returned("c", "x", kind="web"))
+    [turn] = fold(make.turn("Go.", *web, make(model.TurnSteered, text="Left."), make.said("After.")))
+    assert [(type(each.part).__name__, each.is_tainted) for each in turn.messages] == [
+        ("UserPart", False),
+        ("CallPart", False),
+        ("ResultPart", True),
+        ("UserPart", False),
+        ("AgentPart", True),
+    ]
+
+
 @pytest.mark.parametrize(
     ("end", "outcome"),
     [

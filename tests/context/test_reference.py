@@ -1,13 +1,13 @@
 """References: what is given beside the prompt is whole and cannot leave its tag; the rest is quoted."""
 
 import re
+from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.context.reference import (
-    MOST_SEPARATE_BYTES,
     Reference,
     Trust,
     escape_reference,
@@ -20,6 +20,8 @@ from proctor.context.text import Header, Quote
 from tests.context.histories import texts
 
 pytestmark = pytest.mark.requirement("context.projection")
+
+MOST_BYTES: Final = 4_000
 
 references = st.builds(Reference, id=texts, text=texts, trust=st.sampled_from(Trust))
 
@@ -50,9 +52,9 @@ def test_each_reference_has_one_place(found: list[Reference], most: int | None) 
 @pytest.mark.parametrize("char", ["a", "é", "😀", "<", "$a", "\ud800"])
 def test_a_reference_is_quoted_if_its_escaped_text_is_longer_than_the_agent_passes_on(char: str) -> None:
     escaped_bytes = len(escape_reference(char).encode())
-    fitting = Reference(id="a", text=char * (MOST_SEPARATE_BYTES // escaped_bytes))
-    longer = Reference(id="b", text=char * (MOST_SEPARATE_BYTES // escaped_bytes + 1))
-    placed = place_references([fitting, longer])
+    fitting = Reference(id="a", text=char * (MOST_BYTES // escaped_bytes))
+    longer = Reference(id="b", text=char * (MOST_BYTES // escaped_bytes + 1))
+    placed = place_references([fitting, longer], most_separate_bytes=MOST_BYTES)
     assert [each.id for each in placed.separate] == ["a"]
     assert placed.quoted == (longer,)
 
@@ -65,7 +67,7 @@ def test_every_reference_is_quoted_where_the_agent_has_no_other_place() -> None:
 
 def test_of_two_references_with_one_id_the_second_is_quoted() -> None:
     first, second = Reference(id="a", text="1"), Reference(id="a", text="2")
-    placed = place_references([first, second])
+    placed = place_references([first, second], most_separate_bytes=MOST_BYTES)
     assert ([each.value for each in placed.separate], placed.quoted) == (["1"], (second,))
 
 

@@ -26,6 +26,8 @@ from proctor.evidence.layout import SessionPaths
 from proctor.ids import ProcessId, RuntimeId, SessionKey
 from proctor.runtime.base import Tool
 from proctor.runtime.capability import Capabilities, missing_capability
+from proctor.runtime.intake import ThreadIntake, intake_of
+from proctor.runtime.proof import ProofState
 from proctor.runtime.resolve import Candidate
 from proctor.spec.context_settings import ContextSettings
 
@@ -101,9 +103,12 @@ async def open_engine(
                 tools = _without_taken(await guard.tools(), agent.tools, engine=settings.engine)
         except EngineError as error:
             unmet = unmet or error
+        intake = _intake(agent.candidate)
+        if intake.form is None and unmet is None and settings.policy == "strict":
+            unmet = missing_capability("takes_history", runtime_id=agent.candidate.runtime_id)
         if unmet is not None and settings.policy == "strict":
             raise unmet
-        yield _use_of(asked, guard, agent, tools, clock=clock, unmet=unmet), tools
+        yield _use_of(asked, guard, agent, tools, intake=intake, clock=clock, unmet=unmet), tools
     finally:
         # Shielded: the engine of a cancelled caller is closed too, and the guard limits how long that takes.
         with anyio.CancelScope(shield=True):
@@ -116,6 +121,7 @@ def _use_of(
     agent: SittingAgent,
     tools: tuple[Tool, ...],
     *,
+    intake: ThreadIntake,
     clock: Clock,
     unmet: ProctorError | None,
 ) -> EngineUse:
@@ -134,11 +140,26 @@ def _use_of(
         model=agent.model,
         tools=frozenset(tool.name for tool in offered),
         tools_digest=tools_digest(offered),
+        intake=intake,
         process=agent.process,
         is_origin_continued=agent.is_origin_continued,
         before_prompt_build=asked.before_prompt_build,
         before_compaction=asked.before_compaction,
         after_compaction=asked.after_compaction,
+    )
+
+
+def _intake(candidate: Candidate) -> ThreadIntake:
+    """Return how the runtime takes messages: not as items, if the conformance suite has refuted that it can."""
+    runtime, proofs = candidate.runtime, candidate.proofs
+    is_refuted = (
+        proofs is not None and proofs.capability_state("takes_history", runtime.capabilities) is ProofState.FAILED
+    )
+    return intake_of(
+        runtime.capabilities,
+        refuted="the conformance suite failed `takes_history` with this program" if is_refuted else None,
+        is_forgetful=getattr(runtime, "forgets_turns", False),
+        reference_bytes=getattr(runtime, "reference_bytes", None),
     )
 
 

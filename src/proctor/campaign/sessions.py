@@ -188,7 +188,10 @@ class Sessions:
                 decision = None
                 if engine is None or asked.adopted is not None:
                     decision = self._decide(kept, asked, runtime_id=runtime_id, tools=catalog, process=process)
-                folders = _make_folders(kept, runtime_id, has_home=process is None and not asked.is_ephemeral)
+                # Of a thread that cannot be continued nothing is kept: the engine remembers what was said.
+                can_resume = candidate.runtime.capabilities.thread_resume
+                is_ephemeral = asked.is_ephemeral or (engine is not None and not can_resume)
+                folders = _make_folders(kept, runtime_id, has_home=process is None and not is_ephemeral)
                 sitting = Sitting(
                     n=kept.store.next_sitting(),
                     run_id=self._run_id,
@@ -199,7 +202,7 @@ class Sessions:
                     is_import=asked.adopted is not None,
                     tools=catalog,
                     process=process,
-                    is_ephemeral=asked.is_ephemeral,
+                    is_ephemeral=is_ephemeral,
                 )
                 first_turn = kept.store.next_turn()
                 keeper = SessionKeeper(kept, sitting, first_turn=first_turn)

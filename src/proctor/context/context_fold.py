@@ -14,6 +14,7 @@ from proctor.event.model import (
     ReasoningStreamed,
     TextSaid,
     TextStreamed,
+    ThreadLeft,
     ToolBegan,
     TurnBegan,
 )
@@ -36,6 +37,9 @@ class ContextFold:
                 self.context = _context_of(event)
             case ContextDegraded(code=code, detail=detail) if self.context is not None:
                 self.context = replace(self.context, degraded=f"{detail} ({code})")
+            case ThreadLeft() if self.context is not None:
+                # What it was given in this turn is lost with it.
+                self.context, self._is_unseen = replace(self.context, given=0, how="none"), False
             case HistoryGiven(entries=entries) if entries:
                 self._is_unseen = True
                 self._given(len(entries), "items")
@@ -43,8 +47,11 @@ class ContextFold:
                 self._is_unseen = False
             case CompactionEnded(ok=ok) if self._is_unseen and ok is not False and self.context is not None:
                 self.context = replace(self.context, degraded=LOST)
-            case HistoryOffered(how="text", entries=entries):
+            case HistoryOffered(how="text", entries=entries, sha256=sha256):
                 self._offered = len(entries)
+                if sha256 is not None and self.context is not None and self.context.sha256 is not None:
+                    # After refused items, the text differs from what was to be given.
+                    self.context = replace(self.context, sha256=sha256)
             case TurnBegan() if self._offered:
                 # The agent took the prompt, and with it the quoted messages.
                 self._given(self._offered, "text")
@@ -69,6 +76,7 @@ def _context_of(event: ContextAssembled) -> TurnContext:
         thread=event.thread,
         reason=event.reason,
         how="none",
+        why_text=event.why_text,
         sha256=event.sha256,
         assembled=event.assembled,
         dropped=event.dropped,

@@ -15,6 +15,7 @@ from proctor.context.project import ProjectionMode
 from proctor.errors import ProctorError
 from proctor.event.row import FailurePolicy
 from proctor.ids import Digest, ProcessId
+from proctor.runtime.intake import ThreadIntake
 
 log: Final = logging.getLogger("proctor.context")
 
@@ -41,6 +42,8 @@ class EngineUse:
     tools: frozenset[str]
     """Names of the tools that are offered to the agent."""
     tools_digest: str
+    intake: ThreadIntake
+    """How the threads of the runtime take messages."""
     process: ProcessId | None
     """The process of a pool that carries the sitting. None for its own."""
     is_origin_continued: bool = False
@@ -58,10 +61,10 @@ class EngineUse:
         """Whether a turn that the engine cannot serve is refused."""
         return self.policy == "strict"
 
-    @property
-    def policy_sha256(self) -> Digest:
-        """The digest of what shapes the context, apart from what was said."""
-        return digest([self.info.id, self.info.version, self.mode, self.window, self.payload, dict(self.options)])
+    def policy_sha256(self, fingerprint: str | None) -> Digest:
+        """Return the digest of what shapes the context, apart from what was said. `fingerprint` is the engine's own."""
+        settings = [self.info.id, self.info.version, self.mode, self.window, self.payload, dict(self.options)]
+        return digest([*settings, *([] if fingerprint is None else [fingerprint])])
 
 
 class ContextLog:

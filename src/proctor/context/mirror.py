@@ -125,7 +125,14 @@ class MirrorFold:
 
     def _add(self, event: Event, part: Part, *, call: int | None = None) -> None:
         self._drafts.append(
-            _Draft(frame=event.frame, at_ms=event.at_ms, part=part, is_tainted=self._is_tainted, call=call)
+            _Draft(
+                frame=event.frame,
+                at_ms=event.at_ms,
+                part=part,
+                # A prompt or a steer is the user's, whatever the agent has read.
+                is_tainted=self._is_tainted and not isinstance(part, UserPart),
+                call=call,
+            )
         )
 
     def _end_call(self, event: ToolEnded) -> None:

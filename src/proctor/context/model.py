@@ -62,6 +62,8 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Why."""
     how: ContextForm
     """In which form the thread was given messages; `none` if it lacked none."""
+    why_text: str | None = None
+    """Why messages are given as text, although the runtime declares that it takes items. Null otherwise."""
     sha256: Digest | None = None
     """Digest of everything that the agent should be given, with the prompt."""
     assembled: int = 0

@@ -3,10 +3,11 @@
 What is given is exactly what was assembled and the agent's thread does not hold, in order. It takes one of two forms:
 messages, which the runtime converts to the agent's items; or text in the prompt, for an agent that takes no items. If
 an agent refused items, the same messages can be projected again as text, with those that it accepted in `held`.
+References are quoted in the prompt, except those that the agent takes beside it.
 
-If not everything fits, whole references and messages are left out, in this order: references, the last first; messages
-before the newest user turn, the oldest first; the rest of that turn; its user message. A tool call and its result are
-left out together. The request is never cut.
+If not everything fits, whole references and messages are left out, in this order: references, the last first and quoted
+ones before the others; messages before the newest user turn, the oldest first; the rest of that turn; its user message.
+A tool call and its result are left out together. The request is never cut.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,10 +20,10 @@ from typing import Literal
 import msgspec
 
 from proctor import canonical
-from proctor.context.budget import ASSUMED_RATIO, TokenRatio, message_bytes, most_bytes
+from proctor.context.budget import ASSUMED_RATIO, MESSAGE_BYTES, TokenRatio, message_bytes, most_bytes
 from proctor.context.history import History
 from proctor.context.payload import Payload, json_text, reduce_payload, utf8_bytes
-from proctor.context.reference import Reference, quote_reference
+from proctor.context.reference import Reference, SeparateReference, place_references, quote_reference
 from proctor.context.text import CLOSING, OPENING, join_blocks, quote_message, render_quote
 from proctor.event.message import CallPart, Message, ResultPart, SummaryPart, UserPart
 from proctor.ids import Digest, EntryId
@@ -102,9 +103,11 @@ class Projection:
 
     `developer_addition` is for the developer or system role, and None if there is nothing to add. `prompt_text` is the
     prompt of the turn; `spans` cover all of it except the frame of the quoted block. `items` are the messages to give
-    as items, empty if they are in the text. `assembled_messages` are the engine's, unchanged.
+    as items, empty if they are in the text. `separate` are references to give beside the prompt. `assembled_messages`
+    are the engine's, unchanged.
     `pre_prompt_message_count` is the number of messages in the history before the prompt. `sha256` is the digest of
-    everything that the agent is given: the addition, the text, and ids and content of the items.
+    everything that the agent is given: the addition, the text, the separate references, and ids and content of the
+    items.
     """
 
     developer_addition: str | None
@@ -115,6 +118,7 @@ class Projection:
     spans: tuple[Span, ...]
     dropped: tuple[Dropped, ...]
     sha256: Digest
+    separate: tuple[SeparateReference, ...] = ()
 
     @property
     def given(self) -> tuple[EntryId, ...]:
@@ -123,18 +127,26 @@ class Projection:
         return (*(message.id for message in self.items), *quoted)
 
 
+_Source = Message | Reference | SeparateReference
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A message or reference that can be given. `block` is its text in the prompt, empty for an item."""
+    """A message or reference that can be given. `block` is its text in the prompt, empty if it is not there."""
 
-    source: Message | Reference
+    source: _Source
     block: str
 
     @property
     def size_bytes(self) -> int:
-        if isinstance(self.source, Message) and not self.block:
-            return message_bytes(self.source)
-        return utf8_bytes(self.block)
+        match self.source:
+            case SeparateReference(key=key, value=value):
+                # The key is in the tag at the beginning and in the one at the end.
+                return MESSAGE_BYTES + 2 * utf8_bytes(key) + utf8_bytes(value)
+            case Message() as message if not self.block:
+                return message_bytes(message)
+            case _:
+                return utf8_bytes(self.block)
 
 
 def project(
@@ -148,11 +160,13 @@ def project(
     form: Form,
     payload: Payload | None = None,
     references: Sequence[Reference] = (),
+    most_separate_bytes: int | None = None,
 ) -> Projection:
     """Return what the turn gives to the agent.
 
     `held` are the entries that the agent's thread contains. `payload` is how much of tool calls is given; the default
-    is all of it as items, and its shape as text. `references` are those to quote in the prompt.
+    is all of it as items, and its shape as text. `references` are quoted in the prompt, except those of at most
+    `most_separate_bytes`, which the agent takes beside it; None if it takes none there.
 
     >>> message = Message(id=EntryId("r/a#1"), at_ms=0, part=UserPart(text="Hello."))
     >>> projection = project(
@@ -168,13 +182,15 @@ def project(
     ('Goodbye.', ())
     """
     lacking, left_out = _select(assembled_messages, prompt=prompt, held=held)
-    sources: tuple[Message | Reference, ...] = (*references, *lacking)
+    placed = place_references(references, most_separate_bytes=most_separate_bytes)
+    beside_messages: tuple[_Source, ...] = (*placed.separate, *placed.quoted)
+    sources: tuple[_Source, ...] = (*beside_messages, *lacking)
     to_piece = _ToPiece(lacking, form=form, payload=payload)
     addition = system_addition if system_addition and not system_addition.isspace() else None
     kept, reason = _fill(
         chain(
-            ([len(references) + at for at in group] for group in _keep_order(lacking)),
-            ([at] for at in range(len(references))),
+            ([len(beside_messages) + at for at in group] for group in _keep_order(lacking)),
+            ([at] for at in range(len(beside_messages))),
         ),
         lambda at: to_piece(sources[at]),
         room=_Room(
@@ -185,6 +201,7 @@ def project(
         left_out += (_dropped(source, reason) for at, source in enumerate(sources) if at not in kept)
     given = [kept[at] for at in sorted(kept)]
     items = tuple(each.source for each in given if isinstance(each.source, Message) and not each.block)
+    separate = tuple(each.source for each in given if isinstance(each.source, SeparateReference))
     prompt_text = join_blocks((each.block for each in given), request=prompt.text)
     ends_with_prompt = bool(original_history) and original_history[-1].id == prompt.id
     return Projection(
@@ -195,7 +212,8 @@ def project(
         pre_prompt_message_count=len(original_history) - ends_with_prompt,
         spans=tuple(_spans(given, prompt=prompt, text_chars=len(prompt_text))),
         dropped=tuple(left_out),
-        sha256=digest_given(addition, prompt_text, items),
+        sha256=digest_given(addition, prompt_text, items, separate),
+        separate=separate,
     )
 
 
@@ -241,7 +259,9 @@ class _ToPiece:
         calls = (message.id for message in messages if isinstance(message.part, CallPart))
         self._numbers = {id_: number for number, id_ in enumerate(calls, 1)}
 
-    def __call__(self, source: Message | Reference) -> _Piece:
+    def __call__(self, source: _Source) -> _Piece:
+        if isinstance(source, SeparateReference):
+            return _Piece(source=source, block="")
         if isinstance(source, Reference):
             return _Piece(source=source, block=render_quote(quote_reference(source)))
         if not self._is_text:
@@ -320,16 +340,21 @@ def _spans(given: Sequence[_Piece], *, prompt: Prompt, text_chars: int) -> Itera
     yield Span(kind="request", id=prompt.id, start=text_chars - len(prompt.text), end=text_chars)
 
 
-def _dropped(source: Message | Reference, reason: DropReason) -> Dropped:
+def _dropped(source: _Source, reason: DropReason) -> Dropped:
     return Dropped(kind=_kind(source), id=source.id, reason=reason)
 
 
-def _kind(source: Message | Reference) -> Literal["message", "reference"]:
+def _kind(source: _Source) -> Literal["message", "reference"]:
     return "message" if isinstance(source, Message) else "reference"
 
 
-def digest_given(addition: str | None, prompt_text: str, items: Sequence[Message]) -> Digest:
+def digest_given(
+    addition: str | None, prompt_text: str, items: Sequence[Message], separate: Sequence[SeparateReference] = ()
+) -> Digest:
     """Return the digest of what the agent is given. The times of the messages are not part of it."""
     text = canonical.digest_bytes(prompt_text.encode("utf-8", "surrogatepass"))
-    given = json_text([addition, text, [[message.id, message.part] for message in items]])
+    beside = [[each.key, each.value] for each in separate]
+    given = json_text(
+        [addition, text, [[message.id, message.part] for message in items], *([beside] if beside else [])]
+    )
     return canonical.digest_bytes(given.encode("utf-8", "surrogatepass"))

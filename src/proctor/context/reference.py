@@ -2,7 +2,8 @@
 
 Some agents accept data with less authority than the prompt, under a key of our choice, and put it between tags that are
 made from the key (such as `<external_KEY>`). Codex neither escapes the data nor checks the key, and cuts the middle out
-of longer data without a warning. So both are made safe here, and what is longer is quoted in the prompt.
+of longer data without a warning. So both are made safe here, and what is longer than the agent passes on is quoted in
+the prompt.
 """
 
 import hashlib
@@ -16,9 +17,6 @@ import msgspec
 
 from proctor.context.payload import utf8_bytes
 from proctor.context.text import Header, Quote, escape, unescape
-
-MOST_SEPARATE_BYTES: Final = 4_000
-"""The longest data that Codex passes on whole, after escaping: 1,000 tokens of 4 bytes."""
 
 _KEY_CHARS: Final = 40
 _HASH_CHARS: Final = 16
@@ -68,14 +66,14 @@ class PlacedReferences:
     quoted: tuple[Reference, ...]
 
 
-def place_references(
-    references: Sequence[Reference], *, most_separate_bytes: int | None = MOST_SEPARATE_BYTES
-) -> PlacedReferences:
+def place_references(references: Sequence[Reference], *, most_separate_bytes: int | None) -> PlacedReferences:
     """Decide for each reference whether it is given beside the prompt or quoted in it.
 
-    `most_separate_bytes` is the longest data that the agent accepts beside the prompt; None if it accepts none.
+    `most_separate_bytes` is the longest data that the agent accepts beside the prompt, after escaping; None if it
+    accepts none.
 
-    >>> placed = place_references((Reference(id="a.md", text="a < b"), Reference(id="b.md", text="b" * 4_001)))
+    >>> references = (Reference(id="a.md", text="a < b"), Reference(id="b.md", text="b" * 4_001))
+    >>> placed = place_references(references, most_separate_bytes=4_000)
     >>> [(each.key, each.value) for each in placed.separate], [each.id for each in placed.quoted]
     ([('a_md_fecccc97532467ad', 'a &lt; b')], ['b.md'])
     """

@@ -30,7 +30,7 @@ from proctor.event.message import Message, SummaryPart
 from proctor.event.row import ContextChosen, ContextProblem, HistoryOffer
 from proctor.evidence.mask import count_masked
 from proctor.ids import EntryId
-from proctor.runtime.base import Session
+from proctor.runtime.base import Session, TakesReferences
 from proctor.runtime.delivery import instructions_sha256
 
 MOST_PROMPT_CHARS: Final = 1_048_576
@@ -84,14 +84,13 @@ class ThreadGiver:
         """
         for is_gone in (False, True):
             decision = await self._decide(assembled, is_gone=is_gone, because=new_thread_because)
-            given = await self._project(request, assembled, decision)
+            given = await self._project(request, assembled, decision, form=self._use.intake.form)
+            unplaced = await self._find_unplaced(assembled, given)
             given, hook_problem = await self._call_hooks(given)
             self._record_choice(assembled, decision, given)
-            self._record_problems(problem, hook_problem)
+            self._record_problems(problem, unplaced, hook_problem)
             try:
-                session, given = await self._give(request, assembled, decision, given)
-                self._meter.note_given(given)
-                await session.turn(given.prompt_text, output_schema=request.output_schema)
+                await self._ask(request, assembled, decision, given)
             except RefusedError as error:
                 if is_gone or decision.how == "start" or not self._is_thread_refused(error):
                     raise
@@ -128,7 +127,7 @@ class ThreadGiver:
         binding, info = self._keeper.binding, self._use.info
         wish = ContextWish(
             engine=info.id,
-            policy_sha256=self._use.policy_sha256,
+            policy_sha256=self._use.policy_sha256(assembled.projection.fingerprint),
             projection=assembled.projection,
             owns_compaction=info.owns_compaction,
             has_room=await self._has_room(assembled),
@@ -161,40 +160,50 @@ class ThreadGiver:
 
     # ── projecting ──
 
-    async def _project(self, request: PromptRequest, assembled: Assembled, decision: ThreadDecision) -> Projection:
-        is_new = decision.how == "start"
-        # Without room that is known, what was checked against the budget fits.
-        tokens = assembled.budget.history if assembled.result.may_overflow else None
-        return self._projection(
-            request,
-            assembled,
-            form="items" if self._port.capabilities.takes_history else "text",
-            held=frozenset() if is_new else await self._held(assembled.result.messages),
-            tokens=tokens if is_new else self._meter.room_tokens,
-            addition=assembled.result.system_addition,
-        )
-
-    def _projection(
-        self,
-        request: PromptRequest,
-        assembled: Assembled,
-        *,
-        form: Form,
-        held: frozenset[EntryId],
-        tokens: int | None,
-        addition: str | None,
+    async def _project(
+        self, request: PromptRequest, assembled: Assembled, decision: ThreadDecision, *, form: Form | None
     ) -> Projection:
+        """Return what the turn gives to the agent: only the prompt, if the runtime takes nothing else."""
+        intake, result, binding = self._use.intake, assembled.result, self._keeper.binding
+        is_new = decision.how == "start" or intake.is_forgetful
+        # Without room that is known, what was checked against the budget fits.
+        tokens = assembled.budget.history if result.may_overflow else None
+        # An agent does not repeat a reference that it was given before, also if its compaction has removed it.
+        is_compacted = not is_new and binding is not None and binding.is_compacted
         return project(
-            assembled.result.messages,
+            () if form is None else result.messages,
             original_history=request.history,
             prompt=Prompt(id=request.turn.id, text=request.text),
-            system_addition=addition,
-            held=held,
-            limits=ProjectionLimits(text_chars=MOST_PROMPT_CHARS, tokens=tokens, ratio=self._meter.ratio),
-            form=form,
+            system_addition=result.system_addition,
+            held=frozenset() if is_new else await self._held(result.messages),
+            limits=ProjectionLimits(
+                text_chars=MOST_PROMPT_CHARS,
+                tokens=tokens if is_new else self._meter.room_tokens,
+                ratio=self._meter.ratio,
+            ),
+            form=form or "text",
             payload=self._use.payload,
-            references=assembled.result.references,
+            references=() if form is None else result.references,
+            most_separate_bytes=None if is_compacted else intake.reference_bytes,
         )
+
+    async def _find_unplaced(self, assembled: Assembled, given: Projection) -> EngineError | None:
+        """Return that the runtime takes nothing of what its thread lacks. None if it lacks nothing, or takes it.
+
+        Raises it under the policy `strict`.
+        """
+        result = assembled.result
+        if self._use.intake.form is not None:
+            return None
+        held = await self._held(result.messages)
+        lacking = sum(not is_held(each, held) for each in result.messages) + len(result.references)
+        if not lacking:
+            return None
+        what = f"{self._port.runtime_id} takes no context, so {lacking} assembled messages and references are not given"
+        problem = EngineError("engine.no-place", what)
+        if self._use.is_strict:
+            raise problem
+        return problem
 
     async def _call_hooks(self, given: Projection) -> tuple[Projection, EngineError | None]:
         """Return what the caller's hooks made of it, with the digest of that."""
@@ -206,7 +215,7 @@ class ThreadGiver:
             given,
             prompt_text=draft.prompt,
             developer_addition=draft.instructions,
-            sha256=digest_given(draft.instructions, draft.prompt, given.items),
+            sha256=digest_given(draft.instructions, draft.prompt, given.items, given.separate),
         )
         return changed, problem
 
@@ -222,13 +231,14 @@ class ThreadGiver:
                 engine=info.id,
                 version=info.version,
                 policy=self._use.policy,
-                policy_sha256=self._use.policy_sha256,
+                policy_sha256=self._use.policy_sha256(assembled.projection.fingerprint),
                 mode=assembled.projection.mode,
                 commits=info.commits,
                 epoch=assembled.projection.epoch,
                 thread=decision.how,
                 reason=decision.reason,
                 how="items" if given.items else "text" if ids else "none",
+                why_text=self._use.intake.why_text if ids else None,
                 assembled=len(result.messages),
                 dropped=len(given.dropped),
                 placeholders=sum(count_masked(words_of(each)) for each in result.messages if each.id in ids),
@@ -246,62 +256,67 @@ class ThreadGiver:
 
     # ── giving ──
 
-    async def _give(
+    async def _ask(
         self, request: PromptRequest, assembled: Assembled, decision: ThreadDecision, given: Projection
-    ) -> tuple[Session, Projection]:
-        """Open the thread if it is not open, give it what it lacks, and return the session and what to ask it.
+    ) -> None:
+        """Open the thread if it is not open, give it what it lacks, and ask. Refused items are given as text.
 
-        Raises RefusedError if the agent does not have the thread.
+        Raises RefusedError if the agent does not have the thread, and what the agent's session raises.
         """
-        addition = self._addition_for(given.developer_addition, is_new=decision.how == "start")
         try:
-            session = await self._give_items(decision, given, addition)
+            await self._give_and_ask(request, decision, given)
         except _ItemsRefusedError as refused:
-            self._record_problems(refused.problem)
-            session = refused.session
-            given = self._projection(
-                request,
-                assembled,
-                form="text",
-                held=await self._held(assembled.result.messages),
-                tokens=None,
-                addition=None,
-            )
-        quoted = tuple(EntryId(span.id) for span in given.spans if span.kind == "message")
-        if quoted:
-            self._port.record(HistoryOffer(entries=quoted, how="text"))
-        return session, given
+            given = await self._project(request, assembled, decision, form="text")
+            given, hook_problem = await self._call_hooks(given)
+            self._record_problems(refused.problem, hook_problem)
+            await self._give_and_ask(request, decision, given)
 
-    async def _give_items(self, decision: ThreadDecision, given: Projection, addition: str | None) -> Session:
-        """Open the thread and give it the items.
+    async def _give_and_ask(self, request: PromptRequest, decision: ThreadDecision, given: Projection) -> None:
+        addition = self._addition_for(given.developer_addition, is_new=decision.how == "start")
+        is_start = decision.how == "start"
+        try:
+            session = await self._open(decision, given, addition)
+            if not is_start:
+                await self._add(session, given, addition)
+            quoted = tuple(EntryId(span.id) for span in given.spans if span.kind == "message")
+            if quoted:
+                self._port.record(HistoryOffer(entries=quoted, how="text", sha256=given.sha256))
+            if given.separate and isinstance(session, TakesReferences):
+                session.refer({each.key: each.value for each in given.separate})
+            self._meter.note_given(given)
+            await session.turn(given.prompt_text, output_schema=request.output_schema)
+        except RefusedError as error:
+            # Some agents are given the messages of a new thread only with its first prompt.
+            if is_start and given.items and self._is_thread_refused(error):
+                raise _ItemsRefusedError(error) from error
+            raise
+
+    async def _open(self, decision: ThreadDecision, given: Projection, addition: str | None) -> Session:
+        """Return the session with the thread, which is opened if it is new or not open."""
+        session = self._port.session
+        if decision.how != "start" and session is not None:
+            return session
+        self._meter.thread_changed()
+        history = given.items if decision.how == "start" else ()
+        return await self._port.open_thread(ThreadOpening(decision=decision, instructions=addition, history=history))
+
+    async def _add(self, session: Session, given: Projection, addition: str | None) -> None:
+        """Add the items to an existing thread, and the instructions if it does not have them.
 
         Raises `_ItemsRefusedError` if the agent takes the thread but not the items.
         """
-        session = self._port.session
-        if decision.how == "start" or session is None:
-            self._meter.thread_changed()
-            opening = ThreadOpening(decision=decision, instructions=addition)
-            if decision.how == "start":
-                return await self._start(replace(opening, history=given.items))
-            session = await self._port.open_thread(opening)
         binding = self._keeper.binding
         is_known = binding is not None and binding.addition == instructions_sha256(addition)
         changed = None if is_known else addition
-        if given.items or changed is not None:
-            try:
-                await session.give(given.items, instructions=changed)
-            except RefusedError as error:
-                raise _ItemsRefusedError(session, error) from error
-        return session
-
-    async def _start(self, opening: ThreadOpening) -> Session:
+        if not given.items and changed is None:
+            return
         try:
-            return await self._port.open_thread(opening)
+            await session.give(given.items, instructions=changed)
         except RefusedError as error:
-            if not opening.history:
+            # An agent that has ended refused the whole thread.
+            if self._port.session is None or not given.items:
                 raise
-            session = await self._port.open_thread(replace(opening, history=()))
-            raise _ItemsRefusedError(session, error) from error
+            raise _ItemsRefusedError(error) from error
 
     def _addition_for(self, addition: str | None, *, is_new: bool) -> str | None:
         """Return the instructions if the agent can take them now. Under `strict` it must be able to."""
@@ -321,11 +336,10 @@ class ThreadGiver:
 
 
 class _ItemsRefusedError(Exception):
-    """The agent has the thread and refused the items."""
+    """The agent refused the items, and may take them as text."""
 
-    def __init__(self, session: Session, error: RefusedError) -> None:
+    def __init__(self, error: RefusedError) -> None:
         super().__init__(error.what)
-        self.session = session
         self.problem = RefusedError(
             error.code, f"the agent refused the messages as items, so they are in the prompt: {error.what}"
         )

@@ -600,7 +600,7 @@ class HistoryOffered(EventRoot, tag="history.offered", frozen=True, kw_only=True
     """Number of the agent's own items that carry them."""
 
     sha256: Digest | None = None
-    """Digest of these items as canonical JSON; None if there are none."""
+    """Digest of these items as canonical JSON; of text, of all that the agent is given. None if there are none."""
 
     instructions_sha256: Digest | None = None
     """Digest of the text of the instructions; None if there are none."""
@@ -660,6 +660,9 @@ class ContextAssembled(EventRoot, tag="context.assembled", frozen=True, kw_only=
 
     how: ContextForm
     """In which form the messages are given; `none` if the thread lacks none."""
+
+    why_text: str | None = None
+    """Why they are given as text, although the runtime declares that it takes items; None otherwise."""
 
     assembled: int = 0
     """Number of assembled messages."""

@@ -283,7 +283,7 @@ class HistoryOffer(SupervisorRow, tag="history.offer", frozen=True, kw_only=True
     """Number of the agent's own items that carry them."""
 
     sha256: Digest | None = None
-    """Digest of these items as canonical JSON; null if there are none."""
+    """Digest of these items as canonical JSON; of text, of all that the agent is given. Null if there are none."""
 
     instructions_sha256: Digest | None = None
     """Digest of the text of the instructions; null if there are none."""
@@ -343,6 +343,9 @@ class ContextChosen(SupervisorRow, tag="context.assembled", frozen=True, kw_only
 
     how: ContextForm
     """In which form the messages are given; `none` if the thread lacks none."""
+
+    why_text: str | None = None
+    """Why they are given as text, although the runtime declares that it takes items; null otherwise."""
 
     assembled: int = 0
     """Number of assembled messages."""

@@ -393,6 +393,18 @@ class Session(Protocol):
         """
 
 
+@runtime_checkable
+class TakesReferences(Protocol):
+    """The part of a session whose agent takes documents beside a prompt, with less authority than the prompt."""
+
+    def refer(self, references: Mapping[str, str]) -> None:
+        """Give these texts, by key, beside the next prompt. The thread holds them from then on.
+
+        A text that the thread was given under the same key before is not given again, even if a compaction has removed
+        it since.
+        """
+
+
 class Host(Protocol):
     """One running agent process that carries sessions, or the shared part of sessions that each start a process."""
 
@@ -436,6 +448,10 @@ class Runtime(Protocol):
     something confines its agents, an attribute `home_indexes` (a tuple of patterns, as for fnmatch) with the names of
     files that the agent writes into its home and makes again if they are missing, and the method of `ExaminesProgram`.
     Those files are left out of a copy of the home, where their paths would lead back to the original.
+
+    For context engines, it may have an attribute `forgets_turns` (True if a turn knows nothing but its prompt, which
+    then has the whole context as text), and an attribute `reference_bytes` with the length of the longest document that
+    its sessions take beside a prompt; they are then `TakesReferences`.
     """
 
     @property

@@ -17,6 +17,7 @@ from proctor.runtime.codex_app_server.failures import FAILURES
 from proctor.runtime.codex_app_server.normalize import CodexNormalizer
 from proctor.runtime.codex_app_server.samples import SAMPLES
 from proctor.runtime.codex_app_server.schema import refuse_incompatible
+from proctor.runtime.codex_app_server.session import MOST_REFERENCE_BYTES
 from proctor.runtime.codex_app_server.vocabulary import PRIVATE, WORDS
 from proctor.runtime.credential import Account
 
@@ -37,6 +38,7 @@ class CodexAppServer:
     reserved_variables = frozenset({"CODEX_HOME", "HOME"})
     confinement = Confinement.SANDBOX
     home_indexes = HOME_INDEXES
+    reference_bytes = MOST_REFERENCE_BYTES
     samples = SAMPLES
 
     def check_options(self, options: Mapping[str, Any]) -> None:

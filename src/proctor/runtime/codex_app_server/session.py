@@ -52,6 +52,12 @@ class Deadlines:
 
 
 DEADLINES = Deadlines()
+MOST_REFERENCE_BYTES = 4_000
+"""The longest value of `additionalContext` that Codex passes on whole: 1,000 tokens of 4 bytes.
+
+Of a longer one it cuts the middle out. It has no limit for all values together (300 of 3,600 bytes each arrived whole,
+seen with 0.163).
+"""
 CLEAN = "thread/backgroundTerminals/clean"
 
 # Why a thread is not resumed on a reopened connection.
@@ -93,6 +99,7 @@ class CodexSession:
         self._all_ended = anyio.Event()
         self._is_giving = False
         self._context = ContextUse()
+        self._references: Mapping[str, str] = {}
 
     # ── what the supervisor sees ──
 
@@ -145,6 +152,11 @@ class CodexSession:
         params: dict[str, Any] = {"threadId": self.thread, "input": _input(prompt)}
         if output_schema is not None:
             params["outputSchema"] = output_schema
+        references, self._references = self._references, {}
+        if references:
+            params["additionalContext"] = {
+                key: {"kind": "untrusted", "value": references[key]} for key in sorted(references)
+            }
         # A turn that begins earlier may not have the servers' tools.
         with anyio.move_on_after(self._deadlines.mcp_s) as waiting:
             await self._servers.wait()
@@ -172,6 +184,9 @@ class CodexSession:
             await self.inject(items)
             self.tap.record(receipt_of(conversion, instructions=instructions))
         return delivery_of(conversion)
+
+    def refer(self, references: Mapping[str, str]) -> None:
+        self._references = references
 
     async def steer(self, text: str) -> None:
         if not self._turns.is_running:

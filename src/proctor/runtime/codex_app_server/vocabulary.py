@@ -8,7 +8,7 @@ from proctor.runtime.codex_app_server.route import Envelope
 
 # Names that `normalize` and `session` compare with, and names that Proctor sends. `wire` lists the others.
 _NAMES = """
-error initialize initialized item/completed item/started mcpServer/startupStatus/updated
+additionalContext error initialize initialized item/completed item/started mcpServer/startupStatus/updated
 thread/backgroundTerminals/clean thread/compact/start thread/fork thread/inject_items thread/read thread/resume
 thread/start thread/status/changed thread/tokenUsage/updated thread/turns/list thread/unsubscribe
 turn/completed turn/interrupt turn/start turn/started turn/steer warning guardianWarning configWarning deprecationNotice

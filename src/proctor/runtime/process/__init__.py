@@ -74,6 +74,7 @@ class Process:
     account: Account | None = None
     reserved_variables = OWN_VARIABLES
     confinement = Confinement.FENCES
+    forgets_turns = True
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         read_options(options)
