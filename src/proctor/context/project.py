@@ -103,11 +103,10 @@ class Projection:
 
     `developer_addition` is for the developer or system role, and None if there is nothing to add. `prompt_text` is the
     prompt of the turn; `spans` cover all of it except the frame of the quoted block. `items` are the messages to give
-    as items, empty if they are in the text. `separate` are references to give beside the prompt. `assembled_messages`
-    are the engine's, unchanged.
-    `pre_prompt_message_count` is the number of messages in the history before the prompt. `sha256` is the digest of
-    everything that the agent is given: the addition, the text, the separate references, and ids and content of the
-    items.
+    as items, empty if they are in the text. `separate` are references to give beside the prompt, and `references` all
+    that are given. `assembled_messages` are the engine's, unchanged. `pre_prompt_message_count` is the number of
+    messages in the history before the prompt. `sha256` is the digest of everything that the agent is given: the
+    addition, the text, the separate references, and ids and content of the items.
     """
 
     developer_addition: str | None
@@ -119,6 +118,7 @@ class Projection:
     dropped: tuple[Dropped, ...]
     sha256: Digest
     separate: tuple[SeparateReference, ...] = ()
+    references: tuple[Reference, ...] = ()
 
     @property
     def given(self) -> tuple[EntryId, ...]:
@@ -201,6 +201,7 @@ def project(
         left_out += (_dropped(source, reason) for at, source in enumerate(sources) if at not in kept)
     given = [kept[at] for at in sorted(kept)]
     items = tuple(each.source for each in given if isinstance(each.source, Message) and not each.block)
+    referred = {each.source.id for each in given if not isinstance(each.source, Message)}
     separate = tuple(each.source for each in given if isinstance(each.source, SeparateReference))
     prompt_text = join_blocks((each.block for each in given), request=prompt.text)
     ends_with_prompt = bool(original_history) and original_history[-1].id == prompt.id
@@ -214,6 +215,7 @@ def project(
         dropped=tuple(left_out),
         sha256=digest_given(addition, prompt_text, items, separate),
         separate=separate,
+        references=tuple(each for each in references if each.id in referred),
     )
 
 

@@ -15,8 +15,9 @@ from typing import Final
 
 import msgspec
 
-from proctor.context.payload import utf8_bytes
+from proctor.context.payload import json_text, utf8_bytes
 from proctor.context.text import Header, Quote, escape, unescape
+from proctor.ids import EntryId
 
 _KEY_CHARS: Final = 40
 _HASH_CHARS: Final = 16
@@ -96,6 +97,16 @@ def reference_key(id_: str) -> str:
     """
     name = _UNSAFE.sub("_", id_.lower())[:_KEY_CHARS].strip("_")
     return f"{name or 'reference'}_{hashlib.sha256(id_.encode('utf-8', 'surrogatepass')).hexdigest()[:_HASH_CHARS]}"
+
+
+def reference_mark(reference: Reference) -> EntryId:
+    """Return what notes, among the entries that a thread holds, that it was given this reference.
+
+    >>> reference_mark(Reference(id="a.md", text="a"))
+    'reference-7e613a6c07c5c3ff'
+    """
+    content = json_text([reference.id, reference.trust, reference.text]).encode("utf-8", "surrogatepass")
+    return EntryId(f"reference-{hashlib.sha256(content).hexdigest()[:_HASH_CHARS]}")
 
 
 def escape_reference(text: str) -> str:

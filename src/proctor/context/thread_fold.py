@@ -86,7 +86,7 @@ class SittingFold:
             case TurnBegan(turn=native):
                 self._has_begun = True
                 if self._offered is not None and self._offered.how == "text":
-                    self._hold(self._offered.entries)
+                    self._hold((*self._offered.entries, *self._offered.references))
                     self._offered = None
                 self._change(last_turn=native)
             case ContextAssembled():

@@ -24,9 +24,10 @@ from proctor.context.project import (
     is_held,
     project,
 )
+from proctor.context.reference import reference_mark
 from proctor.context.store import words_of
 from proctor.errors import EngineError, ProctorError, RefusedError
-from proctor.event.message import Message, SummaryPart
+from proctor.event.message import SummaryPart
 from proctor.event.row import ContextChosen, ContextProblem, HistoryOffer
 from proctor.evidence.mask import count_masked
 from proctor.ids import EntryId
@@ -85,7 +86,7 @@ class ThreadGiver:
         for is_gone in (False, True):
             decision = await self._decide(assembled, is_gone=is_gone, because=new_thread_because)
             given = await self._project(request, assembled, decision, form=self._use.intake.form)
-            unplaced = await self._find_unplaced(assembled, given)
+            unplaced = await self._find_unplaced(assembled, decision)
             given, hook_problem = await self._call_hooks(given)
             self._record_choice(assembled, decision, given)
             self._record_problems(problem, unplaced, hook_problem)
@@ -150,13 +151,13 @@ class ThreadGiver:
         room = self._meter.room_tokens
         if room is None:
             return True
-        held = await self._held(assembled.result.messages)
+        held = await self._held(assembled.result)
         lacking = (each for each in assembled.result.messages if not is_held(each, held))
         return estimate_messages(lacking, ratio=self._meter.ratio).tokens <= room
 
-    async def _held(self, messages: tuple[Message, ...]) -> frozenset[EntryId]:
-        """Return which of these messages, and of the sources of summaries, the thread holds."""
-        return await self._keeper.held_of(_ids_of(messages))
+    async def _held(self, result: AssembleResult) -> frozenset[EntryId]:
+        """Return which of the messages, of the sources of summaries and of the references the thread holds."""
+        return await self._keeper.held_of(_ids_of(result))
 
     # ── projecting ──
 
@@ -170,12 +171,14 @@ class ThreadGiver:
         tokens = assembled.budget.history if result.may_overflow else None
         # An agent does not repeat a reference that it was given before, also if its compaction has removed it.
         is_compacted = not is_new and binding is not None and binding.is_compacted
+        held = frozenset() if is_new else await self._held(result)
+        references = tuple(each for each in result.references if reference_mark(each) not in held)
         return project(
             () if form is None else result.messages,
             original_history=request.history,
             prompt=Prompt(id=request.turn.id, text=request.text),
             system_addition=result.system_addition,
-            held=frozenset() if is_new else await self._held(result.messages),
+            held=held,
             limits=ProjectionLimits(
                 text_chars=MOST_PROMPT_CHARS,
                 tokens=tokens if is_new else self._meter.room_tokens,
@@ -183,11 +186,11 @@ class ThreadGiver:
             ),
             form=form or "text",
             payload=self._use.payload,
-            references=() if form is None else result.references,
+            references=() if form is None else references,
             most_separate_bytes=None if is_compacted else intake.reference_bytes,
         )
 
-    async def _find_unplaced(self, assembled: Assembled, given: Projection) -> EngineError | None:
+    async def _find_unplaced(self, assembled: Assembled, decision: ThreadDecision) -> EngineError | None:
         """Return that the runtime takes nothing of what its thread lacks. None if it lacks nothing, or takes it.
 
         Raises it under the policy `strict`.
@@ -195,7 +198,7 @@ class ThreadGiver:
         result = assembled.result
         if self._use.intake.form is not None:
             return None
-        held = await self._held(result.messages)
+        held = frozenset() if decision.how == "start" else await self._held(result)
         lacking = sum(not is_held(each, held) for each in result.messages) + len(result.references)
         if not lacking:
             return None
@@ -279,8 +282,9 @@ class ThreadGiver:
             if not is_start:
                 await self._add(session, given, addition)
             quoted = tuple(EntryId(span.id) for span in given.spans if span.kind == "message")
-            if quoted:
-                self._port.record(HistoryOffer(entries=quoted, how="text", sha256=given.sha256))
+            references = tuple(map(reference_mark, given.references))
+            if quoted or references:
+                self._port.record(HistoryOffer(entries=quoted, references=references, how="text", sha256=given.sha256))
             if given.separate and isinstance(session, TakesReferences):
                 session.refer({each.key: each.value for each in given.separate})
             self._meter.note_given(given)
@@ -345,8 +349,9 @@ class _ItemsRefusedError(Exception):
         )
 
 
-def _ids_of(messages: tuple[Message, ...]) -> Iterator[EntryId]:
-    for message in messages:
+def _ids_of(result: AssembleResult) -> Iterator[EntryId]:
+    yield from map(reference_mark, result.references)
+    for message in result.messages:
         yield message.id
         if isinstance(message.part, SummaryPart):
             yield from message.part.sources

@@ -279,6 +279,9 @@ class HistoryOffer(SupervisorRow, tag="history.offer", frozen=True, kw_only=True
     how: HistoryForm = "items"
     """In which form they are given."""
 
+    references: tuple[EntryId, ...] = ()
+    """Marks of the documents that are given with the prompt, in it or beside it: digests of their content."""
+
     items: int = 0
     """Number of the agent's own items that carry them."""
 
