@@ -29,6 +29,7 @@ from proctor.context.compaction import Compaction
 from proctor.context.engine import CompactStatus, Complete
 from proctor.context.hooks import CompactionHook, CompactionNotice, PromptDraft, PromptHook
 from proctor.context.model import SessionSettings, SessionTurn, TurnContext
+from proctor.context.registry import engine_by_id
 from proctor.context.report import SessionSummary, list_sessions
 from proctor.errors import (
     DeadlineError,
@@ -513,8 +514,9 @@ def session_settings(
     spec = _with(spec, flow={"approvals": approvals}, script=script)
     with _parameters_named():
         load_project_built(spec, name=_NAME, folder=Path.cwd())
-    chosen = None if context is None else _context_settings(context)
-    return _settings(spec, workspace=workspace, script=script, context=chosen)
+    # The configured one is checked too, and not stored: it may change until the session is opened.
+    chosen = _context_settings(context)
+    return _settings(spec, workspace=workspace, script=script, context=None if context is None else chosen)
 
 
 def sessions(root: str | Path | None = None) -> tuple[SessionSummary, ...]:
@@ -806,15 +808,33 @@ def _settings(
 
 
 def _context_settings(context: Context | None) -> ContextSettings:
-    """Return which context engine a session uses: as given, else as configured, else the built-in default."""
+    """Return which context engine a session uses: as given, else as configured, else the built-in default.
+
+    Raises InputError for an engine that does not exist or is not in the config, MachineError for one that is broken.
+    """
     if context is None:
-        return load_config(Path.cwd()).context or ContextSettings(engine=DEFAULT_ENGINE)
+        config = load_config(Path.cwd())
+        settings = config.context or ContextSettings(engine=DEFAULT_ENGINE)
+        try:
+            engine_by_id(settings.engine, config)
+        except InputError as error:
+            if (file := config.context_file) is None:
+                raise
+            raise file.error(error.code, error.what, key="context.engine", suggestion=error.suggestion) from error
+        return settings
     complete = None if callable(context.complete) else context.complete
     given = {each.name: getattr(context, each.name) for each in fields(context)}
     try:
-        return decoding.convert({**given, "options": dict(context.options), "complete": complete}, ContextSettings)
+        settings = decoding.convert({**given, "options": dict(context.options), "complete": complete}, ContextSettings)
     except (msgspec.ValidationError, TypeError) as error:
         raise _wrong("context", str(error)) from error
+    try:
+        engine_by_id(settings.engine)
+    except InputError as error:
+        raise InputError(
+            error.code, error.what, file=_NAME, key="context.engine", suggestion=error.suggestion
+        ) from error
+    return settings
 
 
 def _model(model: Model | str) -> dict[str, Any]:

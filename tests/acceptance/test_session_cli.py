@@ -18,6 +18,7 @@ from proctor.context.kept_session import find_session, session_home
 from proctor.context.report import report_session
 from proctor.evidence.layout import RootPaths
 from tests.lab import DEADLINE_S, Lab, wait_until
+from tests.scripted_engine import offer_engine
 from tests.terminal import at_a_terminal
 
 pytestmark = pytest.mark.real_agent
@@ -336,6 +337,21 @@ def test_home_of_a_session_is_private_and_shown(lab: Lab) -> None:
     )
     printed = " ".join(lab.proctor("session", "show", "shop").stdout.split())
     assert "The agents' homes and the workspace. They are not evidence, and not redacted." in printed
+
+
+@pytest.mark.requirement("context.observable")
+def test_show_exits_4_after_one_degraded_turn(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = offer_engine(lab.folder, monkeypatch)
+    options = ("--on", "codex", "--engine", "scripted")
+    asked = said(lab, "say", "shop", "Where?", *options, "--script", script(lab, "s", "In the cellar.", "Yes."))
+    assert (asked["turn"]["context"]["engine"], asked["exit"]) == ("scripted", 0)
+    said(lab, "show", "shop")
+    engine.failures["assemble"] = [ValueError("not today")]
+    said(lab, "say", "shop", "Sure?")
+    assert "not today" in said(lab, "show", "shop", code=4)["turns"][-1]["turn"]["context"]["degraded"]
+    said(lab, "say", "shop", "And now?")
+    assert said(lab, "show", "shop", code=4)["summary"]["degraded"] == 1, "it stays marked"
+    assert said(lab, "list")["sessions"][0]["degraded"] == 1
 
 
 # ── compared with the record ──

@@ -22,6 +22,7 @@ from proctor.surface.cli.session_talk import MAX_LINE_BYTES, LineReader, Streame
 from proctor.surface.session_turn import SessionOptions, choose_settings
 from tests.context.made import Events, fold, sitting
 from tests.lab import Lab
+from tests.plugins import install
 from tests.terminal import DEADLINE_S, at_a_terminal
 
 HOSTILE = "\x1b[2Jgone\u202e\x00"
@@ -85,6 +86,8 @@ def test_new_stores_how_the_session_is_opened_and_starts_nothing(lab: Lab) -> No
         (("new", "shop", "--model", "m"), "spec.type"),
         (("new", "shop", "--script", "nosuch.yaml"), "spec.missing-file"),
         (("new", "shop", "--workspace", "nosuch", "--model", "openai/m", "--login", "api-key"), "spec.missing-file"),
+        (("new", "shop", "--engine", "nosuch", "--model", "openai/m", "--login", "api-key"), "engine.unknown"),
+        (("new", "shop", "--engine", "notes", "--model", "openai/m", "--login", "api-key"), "runtime.not-allowed"),
         (("say", "shop", "Hello?"), "session.unknown"),
         (("say", "shop", " "), "usage"),
         (("show", "shop"), "session.unknown"),
@@ -100,6 +103,30 @@ def test_new_stores_how_the_session_is_opened_and_starts_nothing(lab: Lab) -> No
 def test_bad_input_is_refused_with_its_code(lab: Lab, words: tuple[str, ...], code: str) -> None:
     assert code_of(lab, *words, exit_=2) == code
     assert not (lab.root / "sessions" / "shop" / "session.json").exists()
+
+
+def test_an_engine_that_the_config_names_wrongly_is_refused_with_its_line(lab: Lab) -> None:
+    (lab.folder / "proctor.toml").write_text('[context]\npolicy = "strict"\nengine = "losless"\n')
+    done = lab.proctor("session", "new", "shop", "--model", "openai/m", "--login", "api-key", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"], error["key"], error["line"]) == (2, "engine.unknown", "context.engine", 3)
+    assert "Did you mean `lossless`?" in error["todo"]
+    assert not (lab.root / "sessions" / "shop").exists()
+
+
+@pytest.mark.requirement("context.selection")
+@pytest.mark.parametrize("where", ["new", "config"])
+def test_an_engine_that_cannot_be_imported_is_named_without_a_traceback(
+    where: str, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", "broken-engine", points={}, modules={}, engines={"broken": "no_such_module:create"})
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    named = '[context]\nengine = "broken"\n' if where == "config" else ""
+    (lab.folder / "proctor.toml").write_text(f'plugins = ["broken"]\n{named}')
+    words = () if where == "config" else ("--engine", "broken")
+    done = lab.proctor("session", "new", "shop", *words, "--model", "openai/m", "--login", "api-key")
+    assert (done.returncode, "runtime.broken" in done.stderr, "Traceback" in done.stderr) == (3, True, False)
+    assert not (lab.root / "sessions" / "shop").exists()
 
 
 def test_an_unknown_session_is_answered_with_the_command_that_creates_it(lab: Lab) -> None:

@@ -146,7 +146,12 @@ class Config:
     @property
     def context(self) -> ContextSettings | None:
         """The context engine of sessions that name none; None for the built-in default."""
-        return next((file.value.context for file in self.files if file.value.context is not None), None)
+        return None if (file := self.context_file) is None else file.value.context
+
+    @property
+    def context_file(self) -> SourceFile[ConfigFile] | None:
+        """The file that sets `context`; None if none does."""
+        return next((file for file in self.files if file.value.context is not None), None)
 
     @property
     def retention(self) -> RetentionSettings:
