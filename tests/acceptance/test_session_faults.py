@@ -38,6 +38,16 @@ def lab(tmp_path: Path) -> SessionLab:
     return SessionLab(tmp_path, context=NO_ENGINE)
 
 
+@pytest.fixture(params=["none", "lossless"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> SessionLab:
+    """A lab whose sessions have no engine, and one with that of sessions that name none."""
+    return SessionLab(tmp_path, context=NO_ENGINE if request.param == "none" else None)
+
+
+def engine_states(lab: SessionLab) -> set[str]:
+    return {shown.turn.state.value for shown in lab.report("x").turns if shown.turn.state.is_completed}
+
+
 async def _greet(lab: SessionLab) -> None:
     await lab.sit(CODEX, "x", ["Hello?"], {"say": "Hello."})
 
@@ -62,7 +72,8 @@ def refusal_of(lab: SessionLab) -> proctor.ProctorError:
 
 @pytest.mark.requirement("session.held")
 @pytest.mark.proctor_process
-def test_session_held_by_another_process_is_refused_at_once_with_its_pid(lab: SessionLab) -> None:
+def test_session_held_by_another_process_is_refused_at_once_with_its_pid(either: SessionLab) -> None:
+    lab = either
     script = str(lab.script({"fault": "hang"}))
     sitting = Sitting(root=str(lab.root), key="x", script=script, prompts=("Hello?",))
     words = msgspec.json.encode(sitting).decode()
@@ -163,8 +174,9 @@ def _folder(db: Path) -> None:
 @pytest.mark.requirement("session.mirror")
 @pytest.mark.parametrize("damage", [_truncate, _overwrite, _newer, _foreign, _garble_row, _drop_table])
 def test_damaged_store_is_an_evidence_error_and_is_rebuilt_from_the_record(
-    damage: Callable[[Path], None], lab: SessionLab
+    damage: Callable[[Path], None], either: SessionLab
 ) -> None:
+    lab = either
     bounded(lambda: _greet(lab))
     db = lab.root / "sessions" / "x" / "session.db"
     damage(db)
@@ -217,7 +229,8 @@ def test_session_whose_home_or_store_was_removed_has_lost_its_thread_or_its_turn
 
 
 @pytest.mark.requirement("session.mirror")
-def test_session_continues_after_the_clock_went_back(lab: SessionLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_continues_after_the_clock_went_back(either: SessionLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = either
     bounded(lambda: _greet(lab))
     real_ns = time.time_ns
     with monkeypatch.context() as patch:
@@ -261,7 +274,8 @@ def _fill(place: Path) -> Path:
 
 
 @pytest.mark.requirement("session.mirror")
-def test_session_on_a_full_disk_is_refused_and_loses_no_turn(lab: SessionLab) -> None:
+def test_session_on_a_full_disk_is_refused_and_loses_no_turn(either: SessionLab) -> None:
+    lab = either
     place = lab.root / "sessions"
 
     async def talk() -> None:
@@ -292,7 +306,38 @@ def test_session_on_a_full_disk_is_refused_and_loses_no_turn(lab: SessionLab) ->
 
 
 @pytest.mark.requirement("session.mirror")
-def test_session_on_a_read_only_disk_is_refused_and_can_be_read(lab: SessionLab) -> None:
+@pytest.mark.requirement("context.commit-once")
+@pytest.mark.parametrize("at", ["TurnAsked", "TurnBegan", "TextSaid", "TurnEnded", "TurnCommitted"])
+def test_disk_that_becomes_full_in_a_turn_costs_no_completed_turn(at: str, tmp_path: Path) -> None:
+    lab = SessionLab(tmp_path)
+    place = lab.root / "sessions"
+
+    async def talk() -> proctor.Ending:
+        await _greet(lab)
+        async with lab.open(CODEX, "x", {"say": "Again."}) as session:
+            turn, ballast = session.say("Again?"), place / "ballast"
+            async for event in session.events():
+                if type(event.event).__name__ == at:
+                    ballast = _fill(place)
+                    break
+            ending = await turn
+        ballast.unlink()
+        await lab.sit(CODEX, "x", ["And now?"], {"say": "Now."})
+        return ending
+
+    with _small_disk(place):
+        with recorded_journals() as journals:
+            ending = bounded(talk)
+        whole = [*HELLO, *(AGAIN if ending.outcome is proctor.Outcome.COMPLETED else []), ("user", "And now?")]
+        assert lab.mirror("x") == [*whole, ("agent", "Now.")]
+        assert [said for said in conversation(journals[-1].rows[0]) if said[1] != "Again?" or said in whole] == whole
+        assert engine_states(lab) == {"acknowledged"}
+        lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.mirror")
+def test_session_on_a_read_only_disk_is_refused_and_can_be_read(either: SessionLab) -> None:
+    lab = either
     place = lab.root / "sessions"
     with _small_disk(place):
         bounded(lambda: _greet(lab))
@@ -309,8 +354,8 @@ def test_session_on_a_read_only_disk_is_refused_and_can_be_read(lab: SessionLab)
 @pytest.mark.requirement("session.mirror")
 @pytest.mark.requirement("evidence.redaction")
 @pytest.mark.parametrize("runtime", [CODEX, "codex_exec", CLAUDE])
-def test_secret_reaches_neither_store_nor_evidence(runtime: str, lab: SessionLab) -> None:
-    secret = "zq7-session-84f1c2d9e0"
+def test_secret_reaches_neither_store_nor_evidence(runtime: str, either: SessionLab) -> None:
+    lab, secret = either, "zq7-session-84f1c2d9e0"
     steps = ({"run": f"echo {secret}"}, {"say": {"text": f"It is {secret}, really.", "chunk_chars": 3}})
 
     async def talk() -> None:
@@ -318,9 +363,7 @@ def test_secret_reaches_neither_store_nor_evidence(runtime: str, lab: SessionLab
             await lab.sit(runtime, "x", [f"Say {secret}."], *steps, secrets={"TOKEN": secret})
 
     bounded(talk)
-    lab_root = RootPaths(lab.root)
-    holding = [file for file in lab_root.folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
-    assert holding == []
+    assert files_with(secret, lab.root) == []
     masked = "[redacted:TOKEN]"
     once = [
         ("user", f"Say {masked}."),
@@ -332,11 +375,48 @@ def test_secret_reaches_neither_store_nor_evidence(runtime: str, lab: SessionLab
     lab.assert_verified("x")
 
 
+def files_with(secret: str, *folders: Path) -> list[Path]:
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+    return [file for file in files if secret.encode() in file.read_bytes()]
+
+
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.requirement("evidence.redaction")
+@pytest.mark.parametrize(("first", "second"), [(CODEX, "claude_code"), ("claude_code", CODEX), (CODEX, "codex_exec")])
+def test_secret_reaches_no_summary_and_no_request_of_another_agent(first: str, second: str, tmp_path: Path) -> None:
+    secret, prompts = "zq7-session-84f1c2d9e0", [f"Prompt {n}." for n in range(8)]
+    lab = SessionLab(tmp_path)
+    said = {"say": {"text": f"It is {secret}, " + "really. " * 200, "chunk_chars": 5}}
+
+    async def talk() -> None:
+        async with lab.open(first, "x", {"run": f"echo {secret}"}, *[said] * 9, secrets={"TOKEN": secret}) as session:
+            await say_all(session, [f"Say {secret}.", *prompts])
+        small = proctor.Context(engine="lossless", window=24_000)
+        async with lab.open(second, "x", {"say": "Now."}, {"say": "Then."}, context=small) as session:
+            await say_all(session, ["And now?"])
+            await session.compact()
+            await say_all(session, ["And then?"])
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    shown = [text for row in journals[-1].rows for text in row.texts]
+    assert [text for text in shown if secret in text] == []
+    assert any("[redacted:TOKEN]" in text for text in shown), "the placeholders are given"
+    given = [shown.turn.context for shown in lab.report("x").turns if shown.turn.kind == "prompt"]
+    assert sum(each.placeholders for each in given if each is not None) > 0
+    assert files_with(secret, lab.root) == []
+    assert (lab.root / "sessions" / "x" / "engines" / "lossless").is_dir()
+    lab.assert_verified("x")
+
+
 # ── the evidence ──
 
 
 @pytest.mark.requirement("session.one")
-def test_evidence_of_sittings_is_valid_and_gc_keeps_it(lab: SessionLab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evidence_of_sittings_is_valid_and_gc_keeps_it(either: SessionLab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = either
+
     async def talk() -> None:
         await _greet(lab)
         async with proctor.pool(CODEX, evidence="disk", root=lab.root) as pool:
