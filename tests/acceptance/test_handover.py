@@ -1,5 +1,6 @@
 """Sessions with a context engine that move between the real agents: what was said on one is known on the other."""
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from tests.api.talk import bounded
 pytestmark = [pytest.mark.real_agent, pytest.mark.long]
 
 WINDOW: Final = proctor.Context(engine="window", policy="strict")
+LOSSLESS: Final = proctor.Context(engine="lossless", policy="strict")
 FIRST: Final = ({"run": "echo marker-$((40+2))"}, {"say": "It says so."})
 FIRST_SAID: Final[list[Said]] = [
     ("user", "What does it say?"),
@@ -32,11 +34,12 @@ def lab(tmp_path: Path) -> SessionLab:
 @pytest.mark.requirement("context.handover")
 @pytest.mark.requirement("context.given")
 @pytest.mark.requirement("session.one")
-def test_conversation_moves_between_agents_as_items(lab: SessionLab) -> None:
+@pytest.mark.parametrize("context", [WINDOW, LOSSLESS], ids=["window", "lossless"])
+def test_conversation_moves_between_agents_as_items(context: proctor.Context, lab: SessionLab) -> None:
     async def talk() -> None:
-        await lab.sit(CODEX, "x", ["What does it say?"], *FIRST, context=WINDOW)
-        await lab.sit("claude_code", "x", ["Sure?"], {"say": "Quite."}, context=WINDOW)
-        await lab.sit(CODEX, "x", ["And now?", "Really?"], {"say": "Yes."}, {"say": "Really."}, context=WINDOW)
+        await lab.sit(CODEX, "x", ["What does it say?"], *FIRST, context=context)
+        await lab.sit("claude_code", "x", ["Sure?"], {"say": "Quite."}, context=context)
+        await lab.sit(CODEX, "x", ["And now?", "Really?"], {"say": "Yes."}, {"say": "Really."}, context=context)
 
     with recorded_journals() as journals:
         bounded(talk)
@@ -55,6 +58,20 @@ def test_conversation_moves_between_agents_as_items(lab: SessionLab) -> None:
         ("items", 6, "another runtime", "committed"),
         ("none", 0, "same thread", "committed"),
     ]
+    lab.assert_verified("x")
+
+
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("session.mirror")
+def test_engine_whose_state_was_removed_has_it_again_from_the_mirror(lab: SessionLab) -> None:
+    async def talk() -> None:
+        await lab.sit(CODEX, "x", ["What does it say?"], *FIRST, context=LOSSLESS)
+        shutil.rmtree(lab.root / "sessions" / "x" / "engines")
+        await lab.sit("claude_code", "x", ["Sure?"], {"say": "Quite."}, context=LOSSLESS)
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert first_requests(journals)[1] == [*FIRST_SAID, SECOND_SAID[0]]
     lab.assert_verified("x")
 
 

@@ -298,6 +298,7 @@ def test_deleted_session_is_only_in_its_evidence_and_then_nowhere(lab: Lab, agen
     root = RootPaths(lab.root)
     paths = find_session(root, "shop")
     assert files_with(word, lab.root, state) >= {paths.store}
+    assert any(file.is_relative_to(paths.engines) for file in files_with(word, lab.root)), "the engine has it too"
     assert any(file.is_relative_to(state) for file in files_with(word, state)), "the agent keeps its thread"
     assert {file.name for file in files_with(other, state)} >= {"note.txt"}
 

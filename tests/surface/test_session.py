@@ -105,6 +105,7 @@ def test_bad_input_is_refused_with_its_code(lab: Lab, words: tuple[str, ...], co
     assert not (lab.root / "sessions" / "shop" / "session.json").exists()
 
 
+@pytest.mark.requirement("context.selection")
 def test_an_engine_that_the_config_names_wrongly_is_refused_with_its_line(lab: Lab) -> None:
     (lab.folder / "proctor.toml").write_text('[context]\npolicy = "strict"\nengine = "losless"\n')
     done = lab.proctor("session", "new", "shop", "--model", "openai/m", "--login", "api-key", "--json")
