@@ -288,6 +288,21 @@ def test_talk_at_a_terminal_streams_steers_and_interrupts(lab: Lab) -> None:
 
 
 @pytest.mark.requirement("session.held")
+@pytest.mark.parametrize(("words", "field"), [(("delete", "shop", "--yes"), "failed"), (("reset", "shop"), "left")])
+def test_engine_that_does_not_forget_is_named_and_the_exit_is_3(
+    words: tuple[str, ...], field: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = offer_engine(lab.folder, monkeypatch)
+    options = ("--on", "codex", "--engine", "scripted", "--script", script(lab, "s", "In the cellar."))
+    said(lab, "say", "shop", "Where?", *options)
+    engine.failures[f"forget {words[0]}"] = [ValueError("it is elsewhere")]
+    [problem] = said(lab, *words, code=3)[field]
+    assert "the engine scripted" in problem
+    assert "it is elsewhere" in problem
+    assert (lab.root / "sessions" / "shop").exists() is (words[0] == "reset")
+
+
+@pytest.mark.requirement("session.held")
 @pytest.mark.parametrize("agent", AGENTS)
 def test_deleted_session_is_only_in_its_evidence_and_then_nowhere(lab: Lab, agent: str) -> None:
     lab.is_other_agent_allowed = agent != "codex"

@@ -43,7 +43,7 @@ class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     left: tuple[str, ...]
     """What is left, and why."""
     failed: tuple[str, ...] = ()
-    """Folders that could not be removed, and why."""
+    """Folders that could not be removed, and what a context engine may keep outside of them, and why."""
 
 
 def create_session(root: RootPaths, key: str, *, settings: SessionSettings, clock: Clock) -> None:
@@ -197,7 +197,7 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool, forget: For
         except (EvidenceError, MachineError, sqlite3.Error) as error:
             left.append(f"what the store named, because it cannot be read: {error}")
         if forget is not None:
-            left += forget(paths, header.id, settings)
+            failed += forget(paths, header.id, settings)
         own = tuple(each for each in sittings if not each.is_foreign)
         folders = [session_home(header)]
         if has_evidence:
