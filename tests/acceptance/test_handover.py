@@ -1,7 +1,13 @@
 """Sessions with a context engine that move between the real agents: what was said on one is known on the other."""
 
+import importlib.util
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import pytest
@@ -13,6 +19,7 @@ from tests.api.talk import bounded
 
 pytestmark = [pytest.mark.real_agent, pytest.mark.long]
 
+EXAMPLE: Final = Path(__file__).parents[2] / "examples/handover.py"
 WINDOW: Final = proctor.Context(engine="window", policy="strict")
 LOSSLESS: Final = proctor.Context(engine="lossless", policy="strict")
 FIRST: Final = ({"run": "echo marker-$((40+2))"}, {"say": "It says so."})
@@ -95,3 +102,59 @@ def test_agent_that_takes_no_items_gets_the_same_as_text(runtime: str, lab: Sess
     assert [(each.how, each.given) for each in contexts if each is not None] == [("none", 0), ("text", 4), ("none", 0)]
     assert lab.mirror("x") == [*FIRST_SAID, *SECOND_SAID, ("user", "Quite sure?"), ("agent", "Yes.")]
     lab.assert_verified("x")
+
+
+# ── examples/handover.py ──
+
+
+def load_example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("handover", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.proctor_process
+@pytest.mark.agent("claude_code")
+@pytest.mark.requirement("context.handover")
+@pytest.mark.requirement("surface.docs")
+def test_example_shows_what_each_request_held(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(EXAMPLE)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    turns = re.findall(r"^Turn \d on (\S+): (.*)$", done.stdout, re.MULTILINE)
+    assert turns == [
+        (CODEX, "nothing to give (no thread)"),
+        ("claude_code", "4 messages given as items (another runtime)"),
+        (CODEX, "8 messages given as items (another runtime)"),
+    ]
+    *_, last = done.stdout.split("  request ")
+    assert re.findall(r"^    ([> ]) (\S+) +(\w+)", last, re.MULTILINE) == [
+        (">", "user", "text"), (">", "-", "function_call"), (">", "-", "function_call_output"),
+        (">", "assistant", "text"), (">", "user", "text"), (">", "-", "function_call"),
+        (">", "-", "function_call_output"), (">", "assistant", "text"), (" ", "user", "text"),
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.agent("claude_code")
+def test_example_exits_1_if_a_request_lacks_what_was_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "set by the example")
+    example = load_example()
+    monkeypatch.setattr(example, "LOSSLESS", proctor.Context(engine="lossless", tools="elided"))
+    assert example.main() == 1
+    said = capsys.readouterr()
+    assert "(another runtime)" in said.out
+    assert said.err == "\nA request did not hold what was said before.\n"
+
+
+@pytest.mark.proctor_process
+def test_example_says_if_claude_code_is_not_installed(tmp_path: Path) -> None:
+    env = {**os.environ, "PROCTOR_CLAUDE": str(tmp_path / "none")}
+    done = subprocess.run([sys.executable, str(EXAMPLE)], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert "`make agents`" in done.stderr
+    assert "Traceback" not in done.stderr
