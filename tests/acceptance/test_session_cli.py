@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -154,6 +155,32 @@ def test_compaction_is_a_turn_of_the_agent(lab: Lab) -> None:
     assert compacted["compaction"]["status"] in ("compacted", "no_progress")
     turn = said(lab, "show", "shop")["turns"][-1]["turn"]
     assert (turn["kind"], turn["outcome"]) == ("compaction", "completed")
+
+
+@pytest.mark.agent("claude_code")
+def test_compaction_without_an_engine_needs_no_turn_in_its_sitting(lab: Lab) -> None:
+    lab.is_other_agent_allowed = True
+    said(lab, "new", "shop", "--on", "claude", "--script", script(lab, "s", "In the cellar."), "--engine", "none")
+    said(lab, "say", "shop", "Where is the lamp?")
+    compacted = said(lab, "compact", "shop")
+    assert compacted["compaction"]["status"] in ("compacted", "no_progress")
+    assert said(lab, "show", "shop")["turns"][-1]["turn"]["kind"] == "compaction"
+
+
+@pytest.mark.requirement("context.compaction")
+def test_engine_of_a_fork_takes_in_the_history_before_it_compacts(lab: Lab) -> None:
+    begin(lab, {"run": "echo zanzibar"}, "In the cellar.")
+    said(lab, "say", "shop", "Where was it again?")
+    said(lab, "fork", "shop", "copy")
+    compaction = said(lab, "compact", "copy")["compaction"]
+    assert compaction["tokensBefore"] > compaction["tokensAfter"] > 0
+
+
+def test_compaction_shows_the_result_of_the_agent_too(lab: Lab) -> None:
+    begin(lab)
+    shown = lab.proctor("session", "compact", "shop")
+    native = r"  codexNativeCompaction: (compacted|no progress): [\d,]+ → [\d,]+ tokens( \(.*\))?"
+    assert re.fullmatch(native, shown.stdout.splitlines()[-1]), shown.stdout
 
 
 # ── how turns end ──

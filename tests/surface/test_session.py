@@ -98,6 +98,7 @@ def test_new_stores_how_the_session_is_opened_and_starts_nothing(lab: Lab) -> No
         (("verify", "shop", "--rebuild"), "session.unknown"),
         (("compact", "shop"), "session.unknown"),
         (("show", "shop", "--turns", "-1"), "usage"),
+        (("new", "shop", "--script", "s.yaml", "--window", "0"), "usage"),
     ],
 )
 def test_bad_input_is_refused_with_its_code(lab: Lab, words: tuple[str, ...], code: str) -> None:

@@ -152,10 +152,10 @@ class LiveSession:
     def thread(self) -> ThreadId | None:
         """The agent's own id for the conversation, with which a persistent one is resumed. None until it is known."""
         session = self._supervision.session
-        if session is not None:
+        if session is not None and session.thread is not None:
             return session.thread
+        # Some agents name a thread that they continue only with its next turn. A fork is bound to that of its origin.
         binding = None if self._keeper is None else self._keeper.binding
-        # A fork is bound to the thread of its origin until it has one.
         return None if binding is None or binding.is_fork else binding.thread
 
     @property

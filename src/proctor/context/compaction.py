@@ -50,6 +50,10 @@ _NATIVE: Final[Mapping[str, str]] = {
     "codex_app_server": "codexNativeCompaction",
     "claude_code": "claudeCodeNativeCompaction",
 }
+_OTHER_NATIVE: Final = "nativeCompaction"
+
+NATIVE_DETAILS: Final = frozenset((*_NATIVE.values(), _OTHER_NATIVE))
+"""Names under which `details` may have the agent's own compaction, another Compaction."""
 
 
 def native_compaction(ending: Ending, ended: CompactionEnded | None) -> Compaction:
@@ -72,5 +76,5 @@ def native_compaction(ending: Ending, ended: CompactionEnded | None) -> Compacti
 
 def with_native(compaction: Compaction, native: Compaction, *, runtime_id: RuntimeId) -> Compaction:
     """Return the engine's compaction with the agent's own in its details. The agent's failure fails nothing."""
-    name = _NATIVE.get(runtime_id, "nativeCompaction")
+    name = _NATIVE.get(runtime_id, _OTHER_NATIVE)
     return replace(compaction, details={**compaction.details, name: msgspec.to_builtins(native)})

@@ -213,12 +213,18 @@ class ContextLifecycle:
             return None
         await self._wait_for_maintenance()
         notice = CompactionNotice(backend=info.id, owns_compaction=True, trigger="manual")
-        if (problem := await self._observe("before_compaction", notice)) is not None and self._use.is_strict:
+        problem: ProctorError | None = await self._observe("before_compaction", notice)
+        if problem is not None and self._use.is_strict:
             return Compaction(status=CompactStatus.ABORTED, reason=problem.what, code=problem.code)
         try:
             await self._commits.commit()
+            # Without a turn in this sitting, the engine may not know what was imported, or said without it.
+            with self._keeper.history() as history:
+                problem = await self.bootstrap_engine(history)
         except ProctorError as error:
-            return Compaction(status=CompactStatus.FAILED, reason=error.what, code=error.code)
+            problem = error
+        if problem is not None:
+            return Compaction(status=CompactStatus.FAILED, reason=problem.what, code=problem.code)
         compaction = await compact_by_engine(self._use.guard, self.runtime_context(may_rewrite=True), focus=focus)
         ended = CompactionNotice(
             backend=info.id,

@@ -190,7 +190,8 @@ CODES: dict[str, Meaning] = {
     ),
     "session.thread-lost": Meaning(
         "The session's engine remembers nothing, and its native thread cannot be continued.",
-        "Continue on the runtime that has the thread, or run `proctor session reset ID` to begin a new history.",
+        "Continue on the runtime and with the tools of the thread, or open the session with an engine that remembers"
+        " (`--engine lossless`), or run `proctor session reset ID` to begin a new history.",
     ),
     "session.busy": Meaning("A turn is already running.", "Wait for the turn to end, steer it, or interrupt it."),
     "session.idle": Meaning("No turn is running.", "Start a turn first."),

@@ -340,9 +340,9 @@ def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> i
     return found.exit
 
 
-def _count(word: str) -> int:
-    if not word.isascii() or not word.isdigit():
-        raise argparse.ArgumentTypeError(f"not a number of at least 0: {word!r}")
+def _count(word: str, *, least: int = 0) -> int:
+    if not word.isascii() or not word.isdigit() or int(word) < least:
+        raise argparse.ArgumentTypeError(f"not a number of at least {least}: {word!r}")
     return int(word)
 
 
@@ -391,7 +391,7 @@ _OPENING = (
     argument(
         "--window",
         metavar="TOKENS",
-        type=_count,
+        type=partial(_count, least=1),
         default=None,
         help="Size of the model's context window, where the agent does not report it.",
     ),

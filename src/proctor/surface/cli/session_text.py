@@ -1,13 +1,16 @@
 """Render sessions for a terminal. Prompts and answers are text of users and agents, so everything is escaped."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proctor import decoding
 from proctor.context.change_session import SessionRemoval
-from proctor.context.compaction import Compaction
+from proctor.context.compaction import NATIVE_DETAILS, Compaction
 from proctor.context.engine import CompactStatus
 from proctor.context.model import Binding, SessionSettings, SessionTurn, Sitting, TurnContext, TurnState
 from proctor.context.report import FoundEntry, SessionReport, SessionSummary, ShownTurn
@@ -170,15 +173,27 @@ def _context(context: TurnContext) -> str:
 
 def render_compaction(compaction: Compaction) -> RenderableType:
     """Render what a compaction achieved, and below it the agent's own if that ran beside the engine's."""
+    is_good = compaction.status in (CompactStatus.COMPACTED, CompactStatus.NOT_NEEDED)
+    style = "green" if is_good else "yellow" if compaction.status is CompactStatus.NO_PROGRESS else "red"
+    lines = [Text(_compaction(compaction), style=style)]
+    for name, detail in compaction.details.items():
+        lines.append(Text(f"  {legible(name)}: {legible(_detail(name, detail))}", style="dim"))
+    return Group(*lines)
+
+
+def _detail(name: str, detail: object) -> str:
+    if name in NATIVE_DETAILS:
+        # An engine may use the same name for anything.
+        with suppress(msgspec.ValidationError):
+            return _compaction(decoding.convert(detail, Compaction))
+    return str(detail)
+
+
+def _compaction(compaction: Compaction) -> str:
     before, after = compaction.tokens_before, compaction.tokens_after
     tokens = "" if before is None or after is None else f": {before:,} → {after:,} tokens"
     reason = "" if compaction.reason is None else f" ({one_line(compaction.reason, limit=_EXCERPT)})"
-    is_good = compaction.status in (CompactStatus.COMPACTED, CompactStatus.NOT_NEEDED)
-    style = "green" if is_good else "yellow" if compaction.status is CompactStatus.NO_PROGRESS else "red"
-    lines = [Text(f"{compaction.status.replace('_', ' ')}{tokens}{reason}", style=style)]
-    for name, detail in compaction.details.items():
-        lines.append(Text(f"  {legible(name)}: {legible(str(detail))}", style="dim"))
-    return Group(*lines)
+    return f"{compaction.status.replace('_', ' ')}{tokens}{reason}"
 
 
 def render_found(found: Sequence[FoundEntry]) -> RenderableType:
