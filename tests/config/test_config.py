@@ -77,7 +77,7 @@ def test_the_nearest_file_upwards_is_read_over_the_users_own_key_by_key(project:
         ("[rollout.pi]\n\nenable = false\n", "spec.unknown-key", 3, "rollout.pi.enable", "Did you mean `enabled`?"),
         ('[rollout.pi]\nstate = "lockd"\n', "spec.type", 2, "rollout.pi.state", "Did you mean `locked`?"),
         ('[rollout.pi]\nenabled = "no"\n', "spec.type", 2, "rollout.pi.enabled", "Write false."),
-        ('plugins = "pi"\n', "spec.type", 1, "plugins", "Write a list: [pi]."),
+        ('plugins = "pi"\n', "spec.type", 1, "plugins", 'Write a list: ["pi"].'),
         ("\nplugins = [2026-01-01]\nplugins = 1\n", "config.syntax", 3, None, "Cannot overwrite"),
         ("plugins = [\n", "config.syntax", 1, None, "Invalid value"),
         ("rollout = 1\n", "spec.type", 1, "rollout", "expected a mapping"),

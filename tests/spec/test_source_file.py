@@ -129,7 +129,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
             f"the number {'9' * 30} is too large",
             None,
         ),
-        ("name: R\ntricks: sit", "spec.type", 2, "tricks", "expected a list, found a string", "Write a list: [sit]."),
+        ("name: R\ntricks: sit", "spec.type", 2, "tricks", "expected a list, found a string", 'Write a list: ["sit"].'),
         ("name: R\ntags: [a]", "spec.type", 2, "tags", "expected a mapping, found a list", None),
         ("name: R\ntags: {a.b: {}}", "spec.type", 2, 'tags["a.b"]', "expected a string, found a mapping", None),
         (

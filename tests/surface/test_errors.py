@@ -39,7 +39,7 @@ def test_every_fault_of_a_spec_is_a_block_that_says_where_and_what_to_do(lab: La
         "\n"
         "error  expected a list, found a string\n"
         "  where  bad.yaml:6: flows[0].runtime\n"
-        "  to do  Write a list: [codex_app_server].\n"
+        '  to do  Write a list: ["codex_app_server"].\n'
         "  code   spec.type\n"
     )
     told = lab.proctor("run", "bad.yaml", "--json")

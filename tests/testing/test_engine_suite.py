@@ -387,6 +387,30 @@ def test_engine_suite_names_the_case_that_a_broken_engine_fails(case: str, mutan
     assert report.failures == (f"{case}: {verdict.sentence} {verdict.what}. {verdict.todo}",)
 
 
+def test_engine_suite_says_first_what_is_wrong_with_a_call() -> None:
+    class ReturnsList(NotesEngine):
+        def assemble(self, ctx: EngineContext, history: History, prompt: Message) -> AssembleResult:
+            return [*history]  # type: ignore[return-value]
+
+    [verdict] = check_engine(lambda setup: ReturnsList(setup.folder, line_chars=100), only=["same-bytes"]).verdicts
+    assert verdict.what is not None
+    assert verdict.what.endswith("assemble returned something invalid: expected an AssembleResult, not list")
+    assert (verdict.todo or "").startswith("First correct this call, which other cases may make too. Use no time,")
+
+
+@pytest.mark.parametrize(
+    ("only", "reasons"),
+    [(("contract", "tainted"), ["no `close`", "the engine cannot be created"]), (("tainted",), ["no `close`"])],
+)
+def test_engine_that_cannot_be_created_is_explained_once(only: tuple[str, ...], reasons: list[str]) -> None:
+    class Unclosed(NotesEngine):
+        close: Any = property()
+
+    report = check_engine(lambda setup: Unclosed(setup.folder, line_chars=100), only=only)
+    whats = [each.what or "" for each in report.verdicts]
+    assert [what.endswith(reason) for what, reason in zip(whats, reasons, strict=True)] == [True] * len(only)
+
+
 class Awaits(Whole):
     """Takes in the history on the event loop."""
 

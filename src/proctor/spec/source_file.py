@@ -286,7 +286,7 @@ class _Decoder:
         if str in _alternatives(type_) and isinstance(leaf, bool | int | float):
             suggestion = "Put it in quotes."
         elif isinstance(leaf, str) and any(get_origin(member) in (list, tuple) for member in _alternatives(type_)):
-            suggestion = f"Write a list: [{leaf[:MAX_WORD]}]."
+            suggestion = f'Write a list: ["{leaf[:MAX_WORD]}"].'
         elif bool in _alternatives(type_) and leaf in ("yes", "no", "on", "off"):
             suggestion = "Write true." if leaf in ("yes", "on") else "Write false."
         self._report(

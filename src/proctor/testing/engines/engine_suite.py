@@ -10,7 +10,7 @@ import anyio
 from proctor.clock import SYSTEM_CLOCK
 from proctor.context.engine import CreateEngine, EngineInfo
 from proctor.context.guard import Deadlines
-from proctor.errors import InputError, ProctorError, unwrap_single
+from proctor.errors import EngineError, InputError, ProctorError, unwrap_single
 from proctor.evidence.proofs import Result
 from proctor.testing.engines import assembling, committing, upkeep
 from proctor.testing.engines.engine_case import EngineCase, EngineReport, EngineVerdict
@@ -19,6 +19,10 @@ from proctor.testing.engines.inside import resolve
 from proctor.testing.unproven import NotApplicableError, UnprovenError
 
 CASE_S: Final = 180.0
+
+_WRONG_CALLS: Final = ("engine.failed", "engine.bad-result")
+_CORRECT_CALL: Final = "First correct this call, which other cases may make too. "
+"""For a case that failed because a method raised an error or returned what it may not, whatever the case is about."""
 
 _CASES: Final = (
     EngineCase(
@@ -314,10 +318,13 @@ async def _run_cases(
         info = subject.create_in(subject.new_folder()).info
     except ProctorError as error:
         problem = str(error)
+    # The first case says why.
+    is_explained = any(case.id == "contract" for case in cases)
     verdicts = []
     for case in cases:
         if problem is not None and case.id != "contract":
-            verdict = _verdict(case, Result.NOT_APPLICABLE, what=f"the engine cannot be created: {problem}")
+            why = "" if is_explained else f": {problem}"
+            verdict = _verdict(case, Result.NOT_APPLICABLE, what=f"the engine cannot be created{why}")
         else:
             verdict = await _run_case(case, subject)
         verdicts.append(verdict)
@@ -328,7 +335,7 @@ async def _run_cases(
 
 async def _run_case(case: EngineCase, subject: EngineSubject) -> EngineVerdict:
     began_s = SYSTEM_CLOCK.steady_s()
-    result, what = Result.PASSED, None
+    result, what, is_wrong_call = Result.PASSED, None, False
     subject.case = case.id
     try:
         with anyio.fail_after(CASE_S):
@@ -340,16 +347,20 @@ async def _run_case(case: EngineCase, subject: EngineSubject) -> EngineVerdict:
         has_message = isinstance(only, ProctorError | UnprovenError | NotApplicableError)
         result = Result.NOT_APPLICABLE if isinstance(only, NotApplicableError) else Result.FAILED
         what = str(only) if has_message else f"{type(only).__name__}: {only}"
-    return _verdict(case, result, what=what, duration_ms=round((SYSTEM_CLOCK.steady_s() - began_s) * 1000))
+        is_wrong_call = isinstance(only, EngineError) and only.code in _WRONG_CALLS
+    duration_ms = round((SYSTEM_CLOCK.steady_s() - began_s) * 1000)
+    return _verdict(case, result, what=what, first_todo=_CORRECT_CALL if is_wrong_call else "", duration_ms=duration_ms)
 
 
-def _verdict(case: EngineCase, result: Result, *, what: str | None, duration_ms: int = 0) -> EngineVerdict:
+def _verdict(
+    case: EngineCase, result: Result, *, what: str | None, first_todo: str = "", duration_ms: int = 0
+) -> EngineVerdict:
     return EngineVerdict(
         case=case.id,
         number=case.number,
         sentence=case.sentence,
         result=result,
         what=what,
-        todo=case.todo if result is Result.FAILED else None,
+        todo=first_todo + case.todo if result is Result.FAILED else None,
         duration_ms=duration_ms,
     )
