@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from proctor import spec
+from proctor import Context, spec
+from proctor.config.load import load_config
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
@@ -44,7 +46,8 @@ GLOSSARY = {
     *("scratch", "containment", "passed", "expected", "unverified", "scored", "result", "infrastructure failure"),
     *("sandbox", "isolation", "pinned program", "peer"),
     *("spec", "workspace", "repeat", "evidence root", "agent process"),
-    *("sitting", "mirror", "entry", "thread"),
+    *("sitting", "mirror", "entry", "thread", "context engine", "give", "held", "projection", "binding", "epoch"),
+    *("logical turn", "commit", "degraded"),
 }
 
 
@@ -151,9 +154,15 @@ def test_the_probes_of_the_how_to_pass_their_own_check(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == shown.partition("\n")[2]
 
 
-def commands_of(page: Path) -> Iterator[tuple[list[str], str]]:
-    """Each command that a page shows, with the output below it."""
-    for block in blocks("console", page):
+def commands_of(page: Path, *, heading: str = "") -> Iterator[tuple[list[str], str]]:
+    """Each command that a page shows below headings with this text, with the output below it."""
+    for block in re.split(r"^## ", page.read_text(), flags=re.MULTILINE)[1:]:
+        if re.match(heading, block):
+            yield from _commands_in(block)
+
+
+def _commands_in(text: str) -> Iterator[tuple[list[str], str]]:
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         for shown in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = shown.partition("\n")
             yield shlex.split(command), output
@@ -163,25 +172,56 @@ def commands_of(page: Path) -> Iterator[tuple[list[str], str]]:
 @pytest.mark.real_agent
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.requirement("session.one")
-def test_conversation_of_the_how_to_runs_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "heading",
+    [
+        pytest.param("(?!Continue on another agent)", id="one-agent"),
+        pytest.param("Continue on another agent", id="two-agents", marks=pytest.mark.agent("claude_code")),
+    ],
+)
+def test_conversation_of_the_how_to_runs_as_written(
+    heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = ROOT / "docs/howto/sessions.md"
     lay_out(page, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.setenv("COLUMNS", "200")
-        for (program, *words), shown in commands_of(page):
+        for (program, *words), shown in commands_of(page, heading=heading):
             if program == "proctor":
                 assert answer(words) == 0
             else:
                 [script] = words
                 runpy.run_path(script, run_name="__main__")
-            # What differs each time is shown as an ellipsis.
-            pattern = re.escape(shown).replace("…", ".*")
+            # What differs each time is shown as an ellipsis, and lines that are left out as a line with nothing else.
+            pattern = re.escape(shown).replace("\\\n…\\\n", "\n(?:.*\n)*").replace("…", ".*")
             said = capsys.readouterr().out
             assert re.fullmatch(pattern, said), said
 
 
+def test_config_of_the_how_to_chooses_an_engine(tmp_path: Path) -> None:
+    [block] = blocks("toml", ROOT / "docs/howto/sessions.md")
+    (tmp_path / "proctor.toml").write_text(block)
+    context = load_config(tmp_path).context
+    assert context is not None
+    assert (context.engine, context.policy, context.tools) == ("window", "strict", "shape")
+
+
+def test_options_of_sessions_are_those_that_the_how_to_names() -> None:
+    page = (ROOT / "docs/howto/sessions.md").read_text()
+    for title, names in {
+        "field of `proctor.Context`": {each.name for each in fields(Context)},
+        "parameter of `proctor.session`": {
+            *("before_prompt_build", "before_compaction", "after_compaction", "ephemeral", "thread")
+        },
+    }.items():
+        table = page.partition(f"| {title} ")[2].partition("\n\n")[0]
+        rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        assert {word.partition("=")[0] for row in rows for word in re.findall(r"`(.*?)`", row)} == names
+
+
 @pytest.mark.long
+@pytest.mark.real_agent
 @pytest.mark.proctor_process
 @pytest.mark.requirement("surface.docs")
 @pytest.mark.requirement("context.engines")
