@@ -11,7 +11,7 @@ from tests.plugins import install
 
 pytestmark = [pytest.mark.long, pytest.mark.proctor_process]
 
-ENGINES = ("none", "window", "notes")
+ENGINES = ("none", "window", "lossless", "notes")
 
 BROKEN = """
 from msgspec.structs import replace
