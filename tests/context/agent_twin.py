@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from proctor.context.compaction import Compaction
 from proctor.context.engine_use import EngineUse
 from proctor.context.guard import EngineHealth, GuardedEngine
 from proctor.context.keeper import SessionKeeper
@@ -56,6 +57,10 @@ Shown = tuple[str, str]
 """A role (`user`, `assistant`, `developer`, `reference`) and a text."""
 
 
+class KilledError(BaseException):
+    """Proctor is killed: nothing that follows happens."""
+
+
 @dataclass(slots=True)
 class Agent:
     """The agent's side: its threads, and what its next turns and requests do."""
@@ -66,6 +71,12 @@ class Agent:
     answers: list[str | ProctorError | model.TurnEnded] = field(default_factory=list)
     """What its next turns answer, raise, or how they end. Empty: they answer `ok`."""
     refuses_items: bool = False
+    most_chars: int | None = None
+    """A longer prompt is refused."""
+    record: dict[int, list[model.Event]] = field(default_factory=dict)
+    """By sitting: what Proctor has recorded."""
+    dies_after: int | None = None
+    """After so many events of a sitting, Proctor is killed."""
     window: int | None = None
     used: int | None = None
 
@@ -99,6 +110,8 @@ class TwinSession:
         answer = agent.answers.pop(0) if agent.answers else "ok"
         if isinstance(answer, RefusedError):
             raise answer
+        if agent.most_chars is not None and len(prompt) > agent.most_chars:
+            raise RefusedError("peer.refused", "the prompt is too long")
         held = agent.threads[self.thread]
         held += [("reference", text) for text in self._references.values()]
         self._references = {}
@@ -136,8 +149,10 @@ def shown(message: Message) -> Shown:
 class TwinPort:
     """An `AgentPort` on the twin. Events are fed to the keeper and the lifecycle as they are in a sitting."""
 
-    def __init__(self, agent: Agent, *, runtime_id: str, capabilities: Capabilities) -> None:
+    def __init__(self, agent: Agent, *, n: int, runtime_id: str, capabilities: Capabilities) -> None:
         self.agent = agent
+        self.n = n
+        self.is_killed = False
         self.runtime_id = RuntimeId(runtime_id)
         self.capabilities = capabilities
         self.session: Any = None
@@ -166,6 +181,13 @@ class TwinPort:
         self._take(self._events(type_, **fields))
 
     def _take(self, event: model.Event) -> None:
+        if self.is_killed:
+            raise KilledError
+        recorded = self.agent.record.setdefault(self.n, [])
+        recorded.append(event)
+        if self.agent.dies_after is not None and len(recorded) >= self.agent.dies_after:
+            self.is_killed = True
+            raise KilledError
         self._outcome.feed(event)
         if isinstance(event, model.TurnAsked | model.TurnBegan):
             self.has_turn_begun = isinstance(event, model.TurnBegan)
@@ -222,6 +244,11 @@ class Sitting:
         await self.run_beside()
         return self.lifecycle.context_of(self.keeper.last_over)
 
+    async def compact(self, *, focus: str | None = None) -> Compaction | None:
+        compaction = await self.lifecycle.compact(focus=focus)
+        await self.run_beside()
+        return compaction
+
     async def run_beside(self) -> None:
         """Run what was started beside the turns."""
         while self.port.beside:
@@ -248,7 +275,7 @@ async def open_sitting(
 ) -> AsyncIterator[Sitting]:
     """Open the session `x` in this folder. `use` are fields of `EngineUse`."""
     clock = clock or FakeClock()
-    port = TwinPort(agent, runtime_id=runtime_id, capabilities=capabilities)
+    port = TwinPort(agent, n=n, runtime_id=runtime_id, capabilities=capabilities)
     made = ScriptedEngine(SimpleNamespace(options={})) if engine is None else engine  # type: ignore[arg-type]
     guard = GuardedEngine(made, clock=clock, health=health or EngineHealth())
     given = EngineUse(
@@ -270,7 +297,11 @@ async def open_sitting(
         await keeper.begin(SessionSettings(runtime=runtime_id))
         port.lifecycle = lifecycle = ContextLifecycle(given, keeper=keeper, port=port)
         try:
-            yield Sitting(port=port, keeper=keeper, lifecycle=lifecycle, behaviour=behaviour)
+            await lifecycle.open()
+            opened = Sitting(port=port, keeper=keeper, lifecycle=lifecycle, behaviour=behaviour)
+            yield opened
+            await opened.run_beside()
         finally:
-            await lifecycle.close()
-            await keeper.close()
+            if not port.is_killed:
+                await lifecycle.close()
+                await keeper.close()

@@ -1,5 +1,7 @@
 """The reference cases of context engines, by their numbers, on a twin of an agent in memory."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from proctor.context.compaction import Compaction, native_compaction, with_native
 from proctor.context.engine import AssembleResult, CompactResult, CompactStatus
 from proctor.context.guard import EngineHealth
 from proctor.context.history import History
@@ -16,11 +19,12 @@ from proctor.context.project import ContextProjection, ProjectionMode
 from proctor.errors import MachineError, PeerError, RefusedError
 from proctor.event import model
 from proctor.event.message import AgentPart, Message, UserPart
-from proctor.event.row import CommitMade, ContextChosen, ContextProblem
-from proctor.ids import EntryId, TurnId
+from proctor.event.outcome import Ending, Outcome
+from proctor.event.row import CommitMade, ContextChosen, ContextProblem, StepTaken, TurnClosed, TurnWanted
+from proctor.ids import EntryId, RuntimeId, TurnId
 from proctor.testing.clock import FakeClock
 from tests.api.talk import bounded
-from tests.context.agent_twin import ALL, Agent, Sitting, open_sitting
+from tests.context.agent_twin import ALL, Agent, KilledError, Sitting, open_sitting
 from tests.scripted_engine import Behaviour
 
 FAILED = model.TurnEnded(turn=TurnId("t"), status="failed", error="no", frame=1, at_ms=1)
@@ -253,6 +257,52 @@ def test_case_11_turn_that_the_mirror_cannot_take_is_committed_from_the_record_a
     bounded(talk)
 
 
+def _read_twin(agent: Agent) -> Any:
+    """The record of the twin, in place of the frames on disk."""
+
+    def recorded_turns(root: Any, sitting: Any, fold: Any) -> Iterator[Any]:
+        for event in agent.record.get(sitting.n, ()):
+            if (turn := fold.feed(event)) is not None:
+                yield turn
+        if (turn := fold.finish()) is not None:
+            yield turn
+
+    return recorded_turns
+
+
+@pytest.mark.requirement("context.commit-once")
+@pytest.mark.requirement("context.given")
+@pytest.mark.parametrize("dies_after", range(1, 19))
+def test_case_12_kill_between_any_two_steps_commits_each_completed_turn_once(
+    dies_after: int, tmp_path: Path, behaviour: Behaviour, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor.context.kept_session.recorded_turns", _read_twin(agent))
+
+    async def talk() -> None:
+        agent.dies_after = dies_after
+        with suppress(KilledError):
+            async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+                await sitting.say("One")
+                behaviour.messages = lambda history: [*history, note("a")]
+                await sitting.say("Two")
+        agent.dies_after = None
+        completed = [event for event in agent.record[1] if isinstance(event, model.TurnEnded)]
+        async with open_sitting(tmp_path, agent, n=2, behaviour=behaviour) as sitting:
+            turns = sitting.turns()
+            settled = [str(turn.state) for turn in turns]
+            assert settled == ["acknowledged"] * len(completed) + ["discarded"] * (len(turns) - len(completed))
+            assert list(behaviour.commits) == [turn.id for turn in turns[: len(completed)]], "committed on opening"
+            await sitting.say("Three")
+        assert len(behaviour.commits) == len(completed) + 1
+        said = agent.requests[-1]
+        texts = [text for _, text in said if text != "ok"]
+        assert texts[-1] == "Three"
+        assert len(texts) == len(set(texts)), "nothing is there twice"
+        assert texts[:-1] == ["One", "a", "Two"][: len(texts) - 1] or texts[:-1] == ["One", "Two", "a"]
+
+    bounded(talk)
+
+
 @pytest.mark.requirement("context.commit-once")
 @pytest.mark.requirement("context.errors")
 @pytest.mark.parametrize("policy", ["degrade", "strict"])
@@ -409,7 +459,7 @@ def test_case_17_quarantine_applies_to_assembly_commit_and_compaction_alike(
                 await sitting.say(text)
             behaviour.calls.clear()
             context = await sitting.say("Four")
-            compaction = await sitting.lifecycle.compact(focus=None)
+            compaction = await sitting.compact()
             assert behaviour.calls == [], "the engine is not called while it pauses"
             assert context is not None
             assert context.degraded is not None
@@ -568,7 +618,7 @@ def test_case_22_successor_in_another_session_is_refused(tmp_path: Path, behavio
     async def talk() -> None:
         async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
             await sitting.say("One")
-            compaction = await sitting.lifecycle.compact(focus=None)
+            compaction = await sitting.compact()
             assert compaction is not None
             assert compaction.status is CompactStatus.FAILED
             assert "another session" in (compaction.reason or "")
@@ -595,7 +645,7 @@ def test_case_23_failing_hook_after_a_compaction_undoes_nothing(
             tmp_path, agent, behaviour=behaviour, before_compaction=(before,), after_compaction=(after,)
         ) as sitting:
             await sitting.say("One")
-            compaction = await sitting.lifecycle.compact(focus=None)
+            compaction = await sitting.compact()
             assert compaction is not None
             assert compaction.status is CompactStatus.COMPACTED
             compact_natively(sitting, ok=True)
@@ -604,6 +654,37 @@ def test_case_23_failing_hook_after_a_compaction_undoes_nothing(
 
     bounded(talk)
     assert seen == ["before scripted", "after scripted True", "before codex_app_server", "after codex_app_server True"]
+
+
+@pytest.mark.requirement("context.compaction")
+@pytest.mark.parametrize("ok", [True, False])
+def test_case_21_owning_engines_result_is_primary_and_the_agents_own_a_detail(ok: bool) -> None:
+    engine = Compaction(status=CompactStatus.COMPACTED, tokens_before=900, tokens_after=100, details={"passes": 2})
+    ended = model.CompactionEnded(trigger="manual", ok=ok, keeps="nothing", problem="busy", frame=1, at_ms=1)
+    ending = Ending(outcome=Outcome.COMPLETED, code=None, detail=None)
+    whole = with_native(engine, native_compaction(ending, ended), runtime_id=RuntimeId("codex_app_server"))
+    native = whole.details["codexNativeCompaction"]
+    assert (native["status"], native["reason"]) == (("compacted", None) if ok else ("failed", "busy"))
+    assert replace(whole, details=engine.details) == engine, "the agent's failure fails nothing"
+
+
+@pytest.mark.requirement("context.compaction")
+def test_failed_compaction_is_reported_and_is_never_a_prompt(
+    tmp_path: Path, behaviour: Behaviour, agent: Agent
+) -> None:
+    behaviour.owns_compaction = True
+    behaviour.failures["compact"] = [ValueError("no")]
+
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+            await sitting.say("One")
+            compaction = await sitting.compact()
+            assert compaction is not None
+            assert (compaction.status, compaction.tokens_before) == (CompactStatus.FAILED, None)
+            assert behaviour.calls.count("compact") == 1
+
+    bounded(talk)
+    assert len(agent.requests) == 1
 
 
 # ── 24, 25: threads ──
@@ -776,3 +857,32 @@ def test_case_27_one_maintenance_runs_at_a_time_and_a_stuck_one_delays_no_close(
             assert len(sitting.port.beside) == 1, "the second is skipped while the first runs"
 
     bounded(talk)
+
+
+# ── 30: rows of Proctor ──
+
+
+@pytest.mark.requirement("context.commit-once")
+def test_case_30_row_that_proctor_writes_is_never_the_last_entry_of_a_turn(
+    tmp_path: Path, behaviour: Behaviour, agent: Agent
+) -> None:
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+            for text in ("One", "Two"):
+                behaviour.messages = lambda history: [*history, note("a")]
+                sitting.port.record(TurnWanted(text=text))
+                await sitting.keeper.admit()
+                await sitting.lifecycle.run_turn(text)
+                # After the answer: markers of Proctor, and of the agent's own compaction.
+                sitting.port.record(ContextProblem(code="engine.hook", detail="no"))
+                sitting.port.record(StepTaken(step="cache-ttl", detail={}))
+                compact_natively(sitting, ok=False)
+                sitting.port.record(TurnClosed())
+                await sitting.keeper.settle()
+                await sitting.lifecycle.finalize_turn()
+                await sitting.run_beside()
+            assert states(sitting) == ["acknowledged"] * 2
+
+    bounded(talk)
+    for commit in behaviour.commits.values():
+        assert [type(each.part) for each in commit.messages] == [UserPart, AgentPart]

@@ -68,7 +68,7 @@ def test_mirror_cuts_long_output_and_says_by_how_much() -> None:
 
 
 @pytest.mark.parametrize("kind", ["web", "mcp"])
-def test_mirror_taints_such_results_and_what_follows_up_to_the_next_prompt(kind: str) -> None:
+def test_case_29_mirror_taints_such_results_and_what_follows_up_to_the_next_prompt(kind: str) -> None:
     make = Events()
     first = make.turn(
         "Go.",

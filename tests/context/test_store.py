@@ -83,7 +83,8 @@ def test_store_searches_words_and_no_operators(store: SessionStore, query: str) 
     assert store.search(query, most=5) == ()
 
 
-def test_store_changes_a_binding_only_from_the_revision_that_was_read(store: SessionStore) -> None:
+@pytest.mark.requirement("context.binding")
+def test_case_24_store_changes_a_binding_only_from_the_revision_that_was_read(store: SessionStore) -> None:
     _, revision = store.binding
     store.bind(bound("one"), revision=revision)
     with pytest.raises(MachineError) as caught:
@@ -92,7 +93,8 @@ def test_store_changes_a_binding_only_from_the_revision_that_was_read(store: Ses
     assert store.binding == (bound("one"), revision + 1)
 
 
-def test_store_reset_begins_a_new_history_and_forgets_the_thread_at_once(store: SessionStore) -> None:
+@pytest.mark.requirement("context.binding")
+def test_case_24_store_reset_begins_a_new_history_and_forgets_the_thread_at_once(store: SessionStore) -> None:
     make = Events()
     for turn in fold([*make.turn("Old."), *make.turn("Older.")]):
         store.settle(turn, sitting=sitting())

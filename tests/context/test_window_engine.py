@@ -124,7 +124,7 @@ def test_null_engine_assembles_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("context.engines")
 @pytest.mark.parametrize("module", [none, window])
-def test_built_in_engines_know_a_turn_again_after_reopening_and_not_after_forgetting(
+def test_case_14_built_in_engines_know_a_turn_again_after_reopening_and_not_after_forgetting(
     tmp_path: Path, module: Any
 ) -> None:
     engine = module.create(setup(tmp_path))

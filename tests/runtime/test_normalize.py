@@ -243,6 +243,7 @@ def test_the_other_tools_end_as_what_they_are(
 
 
 @pytest.mark.requirement("runtime.usage")
+@pytest.mark.requirement("context.usage")
 def test_usage_is_the_threads_total_so_far(story: Story) -> None:
     total = {"totalTokens": 3782, "inputTokens": 3746, "cachedInputTokens": 40, "cacheWriteInputTokens": 0}
     total |= {"outputTokens": 36, "reasoningOutputTokens": 5}
@@ -250,7 +251,7 @@ def test_usage_is_the_threads_total_so_far(story: Story) -> None:
     usage = {"total": total, "last": last, "modelContextWindow": 190000}
     assert story.heard("thread/tokenUsage/updated", tokenUsage=usage) == [
         UsageReported(
-            tokens=Tokens(input=3746, output=36, total=3782, cached_input=40, reasoning_output=5),
+            tokens=Tokens(input=3746, output=36, total=3782, cached_input=40, cache_write=0, reasoning_output=5),
             scope="thread",
             basis="cumulative",
             authority=UsageAuthority.LIVE_THREAD_USAGE,

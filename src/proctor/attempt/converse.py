@@ -224,7 +224,8 @@ class LiveSession:
         if compacted is None:
             self._require("compaction")
             return await self._compact_natively()
-        if not self._request.runtime.capabilities.compaction or self.thread is None:
+        is_aborted = compacted.status is CompactStatus.ABORTED
+        if is_aborted or not self._request.runtime.capabilities.compaction or self.thread is None:
             return compacted
         native = await self._compact_natively()
         return with_native(compacted, native, runtime_id=self._request.runtime.id)
@@ -291,6 +292,7 @@ class LiveSession:
         assert self._lifecycle is not None, "the session has a context engine"
         self._port.threads, self._port.tasks = threads, tasks
         try:
+            await self._lifecycle.open()
             await self._run_turns()
         finally:
             with anyio.CancelScope(shield=True):

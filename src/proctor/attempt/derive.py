@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from proctor.context.context_fold import CONTEXT_FACT, ContextFactFold
 from proctor.event.claim import Claim, ClaimFold
 from proctor.event.facts import FactsFold
 from proctor.event.metrics import Metrics, MetricsFold
 from proctor.event.model import Event
 from proctor.event.outcome import Ending, OutcomeFold
-from proctor.event.row import Row
+from proctor.event.row import CommitStatus, Row
 from proctor.event.trace import TraceFold
 from proctor.event.transcript import TranscriptFold
 from proctor.fact import Fact
-from proctor.ids import AttemptId, RuntimeId
+from proctor.ids import AttemptId, RunId, RuntimeId
 from proctor.runtime.base import Normalizer, sees_tool_calls
 
 RowSink = Callable[[Iterable[Any]], None]
@@ -27,6 +28,8 @@ class DerivedResult:
     claim: Claim
     metrics: Metrics
     facts: dict[str, Fact]
+    commit: CommitStatus | None
+    """What is known of the commits to a context engine. None if none took part in a turn."""
 
 
 class Derivation:
@@ -40,9 +43,13 @@ class Derivation:
         runtime_id: RuntimeId,
         trace: RowSink,
         transcript: RowSink,
+        run_id: RunId | None = None,
         owns_compaction: bool = False,
     ) -> None:
-        """`owns_compaction` says whether a context engine owns the compaction of the session."""
+        """`run_id` is needed to know the commits of this attempt's turns from those of earlier sittings.
+
+        `owns_compaction` says whether a context engine owns the compaction of the session.
+        """
         self._normalizer = normalizer
         self._trace_sink = trace
         self._transcript_sink = transcript
@@ -51,6 +58,7 @@ class Derivation:
         self._outcome = OutcomeFold()
         self._claim = ClaimFold()
         self._facts = FactsFold()
+        self._context = ContextFactFold(run_id=run_id, attempt_id=attempt)
         self.metrics = MetricsFold()
 
     @property
@@ -70,6 +78,7 @@ class Derivation:
             self._outcome.feed(event)
             self._claim.feed(event)
             self._facts.feed(event)
+            self._context.feed(event)
             if (call := self._trace.feed(event)) is not None:
                 calls.append(call)
             if (line := self._transcript.feed(event)) is not None:
@@ -84,11 +93,15 @@ class Derivation:
         """End the fold: write what is still open as open, and return the results."""
         self._trace_sink(self._trace.finish())
         metrics = self.metrics.finish(sees_tool_calls=sees_tool_calls(self._normalizer))
+        facts = self._facts.finish(metrics.usage)
+        if (context := self._context.fact()) is not None:
+            facts[CONTEXT_FACT] = context
         derived = DerivedResult(
             ending=self.ending,
             claim=self._claim.claim,
             metrics=metrics,
-            facts=self._facts.finish(metrics.usage),
+            facts=facts,
+            commit=self._context.commit,
         )
         self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived), facts=derived.facts))
         return derived

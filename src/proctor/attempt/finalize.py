@@ -98,6 +98,7 @@ def finalize(supervision: Supervision, now: Snapshot, *, changes: bytes | None =
         streams=supervision.recording.heads(),
         forbidden=forbidden,
         known={**known, **supervision.recording.files()},
+        commit=derived.commit,
     )
     for name, data in first_files.items():
         # An agent that may write anywhere could have changed files that were written before it started.

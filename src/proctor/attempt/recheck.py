@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -13,6 +14,7 @@ from proctor.attempt.expectation import decision_of, expectation_of
 from proctor.attempt.policy import violations
 from proctor.attempt.rederive import RederiveResult, rederive
 from proctor.errors import EvidenceError, ProctorError
+from proctor.event.row import CommitStatus
 from proctor.event.trace import ToolCall
 from proctor.evidence.artifacts import AttemptRecord, AttemptReport, Feedback, RunnerRef, Seal, SealedFile
 from proctor.evidence.attempt_files import AttemptFiles
@@ -25,6 +27,7 @@ from proctor.evidence.layout import (
     PROBES,
     REPORT,
     RUNNER_REF,
+    SEAL,
     TOOL_CALLS,
     WORKSPACE_DIFF,
     AttemptPaths,
@@ -88,6 +91,7 @@ def recheck(files: AttemptFiles) -> tuple[Finding, ...]:
         findings.append(Finding(code="evidence.ids", file=RUNNER_REF, detail=detail))
     if ref is not None:
         findings += _check_facts(ref.facts, again.derived.facts)
+    findings += _check_commit(files, again.derived.commit)
     probes = files.rows(PROBES, ProbeRow)
     rows = list(probes)
     findings += probes.findings
@@ -220,6 +224,14 @@ def _check_diff(report: AttemptReport, record: AttemptRecord, files: AttemptFile
     if (is_same and has_edits(text)) or not (is_same or text):
         detail = f"it has {'edits' if text else 'no edits'}, but the digests of the workspace say otherwise"
         yield Finding(code="evidence.derived", file=WORKSPACE_DIFF, detail=detail)
+
+
+def _check_commit(files: AttemptFiles, derived: CommitStatus | None) -> Iterator[Finding]:
+    """Compare what the seal says of commits. A seal that cannot be read is reported by the validation of the files."""
+    with suppress(EvidenceError):
+        if files.is_sealed and files.seal.commit != derived:
+            detail = f"commit {files.seal.commit!r}, but the frames say {derived!r}"
+            yield Finding(code="evidence.ids", file=SEAL, detail=detail)
 
 
 def _read_diff(files: AttemptFiles) -> str | None:

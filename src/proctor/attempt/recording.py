@@ -80,6 +80,7 @@ def open_recording(
             runtime_id=request.runtime.id,
             trace=calls.append,
             transcript=transcript.append,
+            run_id=request.run_id,
             owns_compaction=request.sitting is not None and request.sitting.owns_compaction,
         )
         tap = RecordingTap(frames, derivation, derived=(calls, transcript, probes), watcher=watcher)

@@ -57,6 +57,7 @@ def rederive(files: AttemptFiles) -> RederiveResult:
         runtime_id=record.runtime_id,
         trace=trace.append,
         transcript=transcript.append,
+        run_id=record.run_id,
         owns_compaction=record.sitting is not None and record.sitting.owns_compaction,
     )
     reading = files.rows(layout.FRAMES, Row)

@@ -108,7 +108,7 @@ def _why_lost(
 
 def _why_replaced(binding: Binding, wish: ContextWish) -> ThreadReason | None:
     """Return why the engine needs another thread, although this one could be continued. None if it does not."""
-    if binding.is_unknown:
+    if binding.is_unknown or binding.is_compacting:
         return ThreadReason.UNKNOWN
     if wish.owns_compaction and binding.is_compacted:
         return ThreadReason.COMPACTED

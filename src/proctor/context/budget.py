@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from proctor.context.payload import json_text, utf8_bytes
 from proctor.event.message import CallPart, Message, ResultPart
+from proctor.event.row import RatioSource
 
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 """The window where neither the agent nor the configuration states one."""
@@ -86,9 +87,6 @@ def compactable_tokens(used_tokens: int | None, *, fixed_prompt_tokens: int | No
     if used_tokens is None or fixed_prompt_tokens is None:
         return None
     return max(0, used_tokens - max(0, fixed_prompt_tokens))
-
-
-RatioSource = Literal["assumed", "measured"]
 
 
 class TokenRatio(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

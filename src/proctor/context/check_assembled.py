@@ -149,6 +149,24 @@ def type_problem(value: msgspec.Struct, type_: type[msgspec.Struct]) -> str | No
     return None
 
 
+def replacement_problem(replacements: object, *, most_bytes: int = MOST_BYTES) -> str | None:
+    """Return why these cannot take the place of entries; None if they can, as far as the entries need not be known.
+
+    >>> replacement_problem({EntryId("r/a#1"): "shorter"})
+    'the replacement of r/a#1 is a str: give a Message with the id of its entry'
+    """
+    if not isinstance(replacements, Mapping):
+        return f"the replacements are a {_name(replacements)}: give a mapping from ids to messages"
+    for id_, message in replacements.items():
+        if type(message) is not Message or message.id != id_ or type(message.part) not in _PARTS:
+            return f"the replacement of {id_} is a {_name(message)}: give a Message with the id of its entry"
+        if (problem := type_problem(message, Message)) is not None:
+            return f"the replacement of {id_}: {problem}: give every field a value of its type"
+    if sum(map(message_bytes, replacements.values())) > most_bytes:
+        return f"the replacements have more than {most_bytes} bytes"
+    return None
+
+
 def is_json(value: object) -> bool:
     """Return whether it is a bounded JSON value. The bounds also end at objects that contain themselves."""
     open_values = [(value, 0)]

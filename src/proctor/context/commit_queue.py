@@ -1,12 +1,12 @@
 """Commits completed turns to the context engine: each once, oldest first, and again until it has them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
 from proctor.context.context_meter import ContextMeter
 from proctor.context.engine import EngineContext, TurnCommit
-from proctor.context.engine_use import EngineUse, log
+from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
 from proctor.context.model import RecordedTurn, TurnState
 from proctor.context.port import AgentPort
@@ -54,7 +54,14 @@ class CommitQueue:
     async def commit(self) -> EngineError | None:
         """Commit the turns that wait. Returns why the engine does not have all of them, or lacks a blocked one."""
         problem: EngineError | None = None
-        for queued, messages in await self._keeper.uncommitted(most=MOST_COMMITS):
+        while problem is None and (waiting := await self._keeper.uncommitted(most=MOST_COMMITS)):
+            problem = await self._commit_all(waiting)
+        return problem or self._blocked
+
+    async def _commit_all(self, waiting: Sequence[tuple[QueuedTurn, tuple[Message, ...]]]) -> EngineError | None:
+        """Commit these turns up to the first that must wait. Returns why one of them failed."""
+        problem: EngineError | None = None
+        for queued, messages in waiting:
             if queued.engine != self._use.info.id:
                 detail = f"the session is opened with the engine {self._use.info.id}"
                 await self._note(queued, TurnState.BLOCKED, "blocked", detail=detail)
@@ -70,11 +77,10 @@ class CommitQueue:
                 break
             await self._note(queued, TurnState.BLOCKED, "blocked", failures=failures, detail=problem.what)
             self._blocked = EngineError(problem.code, f"the engine lacks the turn {queued.id}: {problem.what}")
-        return problem or self._blocked
+        return problem
 
     async def commit_unstored(self, turn: RecordedTurn) -> EngineError | None:
         """Commit a turn that the mirror could not take: the engine has it now, and the repair is then a duplicate."""
-        log.warning("commit from the record", extra={"source": "fallback", "engineId": self._use.info.id})
         problem = await self._try(turn.id, turn.messages)
         status: Literal["queued", "committed"] = "committed" if problem is None else "queued"
         detail = None if problem is None else problem.what
@@ -92,8 +98,14 @@ class CommitQueue:
             self._record(CommitMade(turn=turn.id, status="queued", detail=detail))
 
     async def _try(self, key: EntryId, messages: tuple[Message, ...]) -> EngineError | None:
+        newest = self._keeper.last_over
         turn = TurnCommit(
-            key=key, messages=messages, model=self._use.model, budget=self._meter.budget, usage=self._port.usage
+            key=key,
+            messages=messages,
+            model=self._use.model,
+            budget=self._meter.budget,
+            # What is known is that of the last turn.
+            usage=self._port.usage if newest is not None and newest.id == key else None,
         )
         context = self._context()
         try:

@@ -1,5 +1,8 @@
-"""Fold the events of a turn into what its context engine did. Pure."""
+"""Fold events into what the context engine did: for one turn, and for all turns of a sitting. Pure."""
 
+from typing import Any, Final
+
+import msgspec
 from msgspec.structs import replace
 
 from proctor.context.model import TurnContext
@@ -16,8 +19,18 @@ from proctor.event.model import (
     TextStreamed,
     ThreadLeft,
     ToolBegan,
+    TurnAsked,
     TurnBegan,
+    TurnCommitted,
+    TurnSettled,
 )
+from proctor.event.row import CommitStatus
+from proctor.fact import Authority, Fact
+from proctor.ids import AttemptId, EntryId, RunId
+
+CONTEXT_FACT: Final = "context"
+
+_STATUSES: Final[tuple[CommitStatus, ...]] = ("blocked", "queued", "committed", "none")
 
 LOST = "context lost to native compaction"
 """The agent shortened its thread after it was given the context, and before the model saw it."""
@@ -34,15 +47,18 @@ class ContextFold:
     def feed(self, event: Event) -> None:
         match event:
             case ContextAssembled():
-                self.context = _context_of(event)
+                self._chosen(event)
             case ContextDegraded(code=code, detail=detail) if self.context is not None:
                 self.context = replace(self.context, degraded=f"{detail} ({code})")
             case ThreadLeft() if self.context is not None:
                 # What it was given in this turn is lost with it.
                 self.context, self._is_unseen = replace(self.context, given=0, how="none"), False
-            case HistoryGiven(entries=entries) if entries:
-                self._is_unseen = True
-                self._given(len(entries), "items")
+            case HistoryGiven(how="items"):
+                self._is_unseen = self._is_unseen or bool(event.entries) or event.instructions_sha256 is not None
+                self._given(len(event.entries), "items")
+            case HistoryGiven(how="text"):
+                # The agent refused the prompt with what was quoted in it.
+                self._offered = 0
             case TextSaid() | TextStreamed() | ReasoningSaid() | ReasoningStreamed() | ToolBegan():
                 self._is_unseen = False
             case CompactionEnded(ok=ok) if self._is_unseen and ok is not False and self.context is not None:
@@ -59,8 +75,16 @@ class ContextFold:
             case _:
                 pass
 
+    def _chosen(self, event: ContextAssembled) -> None:
+        before, self.context = self.context, _context_of(event)
+        if before is not None and event.thread == "resume":
+            # The same turn in another form, on the thread that is open already.
+            self.context = replace(
+                self.context, thread=before.thread, reason=before.reason, given=before.given, degraded=before.degraded
+            )
+
     def _given(self, count: int, how: str) -> None:
-        if self.context is not None:
+        if self.context is not None and count:
             self.context = replace(
                 self.context, given=self.context.given + count, how="items" if how == "items" else "text"
             )
@@ -83,4 +107,68 @@ def _context_of(event: ContextAssembled) -> TurnContext:
         placeholders=event.placeholders,
         estimated_tokens=event.estimated_tokens,
         bytes_per_token=event.bytes_per_token,
+        ratio_source=event.ratio_source,
     )
+
+
+class ContextFactFold:
+    """Folds the events of a sitting into the fact `context`, and into what its seal says of commits."""
+
+    def __init__(self, *, run_id: RunId | None, attempt_id: AttemptId) -> None:
+        self._place = f"{run_id}/{attempt_id}"
+        self._turn = ContextFold()
+        self._asked: EntryId | None = None
+        self._contexts: dict[EntryId, TurnContext] = {}
+        self._commits: dict[EntryId, TurnCommitted] = {}
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case TurnAsked(frame=frame):
+                self._turn, self._asked = ContextFold(), EntryId(f"{self._place}#{frame}")
+            case TurnSettled():
+                self._asked = None
+            case TurnCommitted(turn=turn):
+                self._commits[turn] = event
+            case _ if self._asked is not None:
+                self._turn.feed(event)
+                if self._turn.context is not None:
+                    self._contexts[self._asked] = self._turn.context
+
+    def fact(self) -> Fact | None:
+        """Return the fact. None if no engine took part in a turn."""
+        if not self._contexts:
+            return None
+        turns = {turn: self._committed(turn) for turn in self._contexts}
+        newest = next(reversed(turns))
+        value: dict[str, Any] = {
+            **_fields(turns[newest]),
+            "turns": len(turns),
+            "degradedTurns": sum(each.degraded is not None for each in turns.values()),
+            "turnCommits": {status: count for status in _STATUSES if (count := self._count(status))},
+        }
+        return Fact(
+            value=value,
+            authority=Authority.OBSERVED,
+            source="what the context engine was asked, and what the agent accepted",
+            refs=(f"frames.jsonl:{newest.rpartition('#')[2]}",),
+        )
+
+    @property
+    def commit(self) -> CommitStatus | None:
+        """What is known of the commits of all turns, the worst first. None if no engine took part in a turn."""
+        if not self._contexts:
+            return None
+        return next((status for status in _STATUSES if self._count(status)), "none")
+
+    def _count(self, status: CommitStatus) -> int:
+        return sum(self._committed(turn).commit == status for turn in self._contexts)
+
+    def _committed(self, turn: EntryId) -> TurnContext:
+        context, commit = self._contexts[turn], self._commits.get(turn)
+        return context if commit is None else replace(context, commit=commit.status, commit_detail=commit.detail)
+
+
+def _fields(context: TurnContext) -> dict[str, Any]:
+    """Return every field under its name on disk, also those with their default."""
+    fields = msgspec.structs.fields(TurnContext)
+    return {field.encode_name: msgspec.to_builtins(getattr(context, field.name)) for field in fields}

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from proctor.canonical import digest
 from proctor.context.engine import Complete, EngineInfo
 from proctor.context.guard import GuardedEngine
 from proctor.context.hooks import CompactionHook, PromptHook
 from proctor.context.keeper import SessionKeeper
+from proctor.context.model import RecordedTurn
 from proctor.context.payload import Payload
 from proctor.context.project import ProjectionMode
 from proctor.errors import ProctorError
@@ -67,22 +68,64 @@ class EngineUse:
         return digest([*settings, *([] if fingerprint is None else [fingerprint])])
 
 
+LogEvent = Literal[
+    "bootstrap started",
+    "bootstrap completed",
+    "bootstrap failed",
+    "assemble applied",
+    "finalize completed",
+    "finalize failed",
+    "maintenance skipped",
+    "native compaction completed alongside context-engine compaction",
+]
+
+
 class ContextLog:
-    """Logs what happens to the context of one sitting. Prompts and other texts never get there."""
+    """Logs what happens to the context of one sitting. Prompts and other texts never get there.
+
+    So the reason of a failure is its code: the message of an engine's error may quote what was said.
+    """
 
     def __init__(self, use: EngineUse, keeper: SessionKeeper) -> None:
         self._use = use
         self._keeper = keeper
 
-    def info(self, event: str, **fields: object) -> None:
-        """Log one event. `fields` are in camelCase."""
-        binding = self._keeper.binding
+    def info(
+        self,
+        event: LogEvent,
+        *,
+        turn: RecordedTurn | None = None,
+        assembled: int | None = None,
+        tokens: int | None = None,
+        has_addition: bool | None = None,
+        **more: str,
+    ) -> None:
+        """Log one event. What is not known is None. `more` is a `reason` or a `source`."""
+        binding, sitting = self._keeper.binding, self._keeper.sitting
         extra = {
-            # Digests only: the id of a session may name a person.
-            "sessionId": digest(self._keeper.key)[-12:],
-            "sessionKey": "[redacted]",
+            "sessionId": f"{sitting.run_id}/{sitting.attempt_id}",
+            # The id that the user gave may name a person.
+            "sessionKey": digest(self._keeper.key)[: len("sha256:") + 12],
             "engineId": self._use.info.id,
             "threadId": None if binding is None else binding.thread,
-            **fields,
+            "turnId": None if turn is None else turn.id,
+            "assembledMessageCount": assembled,
+            "estimatedTokens": tokens,
+            "hasSystemPromptAddition": has_addition,
+            **more,
         }
         log.info(event, extra=extra)
+
+    def turn_over(
+        self, event: LogEvent, turn: RecordedTurn, *, reason: str | None = None, source: str | None = None
+    ) -> None:
+        """Log one event of a turn that is over."""
+        context, more = turn.context, {"reason": reason, "source": source}
+        self.info(
+            event,
+            turn=turn,
+            assembled=None if context is None else context.assembled,
+            tokens=None if context is None else context.estimated_tokens,
+            has_addition=None,
+            **{name: text for name, text in more.items() if text is not None},
+        )

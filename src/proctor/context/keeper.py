@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from proctor.clock import Clock
 from proctor.context.change_session import fork_kept
+from proctor.context.check_assembled import replacement_problem
 from proctor.context.history import History
 from proctor.context.kept_session import KeptSession
 from proctor.context.model import Binding, RecordedTurn, SessionSettings, SessionTurn, Sitting, TurnState
 from proctor.context.store import QueuedTurn, read_store, refusing_damage
 from proctor.context.stored_history import open_history
 from proctor.context.thread_fold import SittingFold
-from proctor.errors import ProctorError
+from proctor.errors import EngineError, InputError, ProctorError
 from proctor.event.message import Message
 from proctor.event.model import Event, TurnAsked
 from proctor.ids import EntryId, SessionKey
@@ -152,8 +153,20 @@ class SessionKeeper:
         await self._locked(lambda: self._kept.store.note_commit(n, state, failures=failures, detail=detail))
 
     async def replace_entries(self, replacements: Mapping[EntryId, Message]) -> int:
-        """Store what the engine sees in place of entries. Returns how many there are."""
-        return await self._locked(lambda: self._kept.store.replace_entries(replacements))
+        """Store what the engine sees in place of entries. Returns how many there are.
+
+        Raises InputError while a turn runs, and EngineError for a replacement that cannot take the place of its entry.
+        """
+
+        def write() -> int:
+            # A maintenance in the background may reach into the next turn, which must not change under the engine.
+            if self.open_turn is not None:
+                raise InputError("session.busy", "entries cannot be replaced while a turn runs")
+            return self._kept.store.replace_entries(replacements)
+
+        if (problem := replacement_problem(replacements)) is not None:
+            raise EngineError("engine.bad-result", problem)
+        return await self._locked(write)
 
     def forget_thread(self) -> None:
         """Note that the session has no native thread. Stored when the sitting is closed."""

@@ -5,7 +5,7 @@ thread, give, turn, mirror, commit, maintain. Nothing here names a runtime or an
 """
 
 from collections.abc import Mapping
-from functools import partial
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import anyio
@@ -28,7 +28,7 @@ from proctor.context.project import ContextProjection, ProjectionMode
 from proctor.context.thread_giver import Assembled, PromptRequest, ThreadGiver
 from proctor.errors import EngineError, ProctorError
 from proctor.event.message import UserPart
-from proctor.event.model import CompactionBegan, CompactionEnded
+from proctor.event.model import CompactionBegan, CompactionEnded, Tokens
 from proctor.event.outcome import Outcome
 from proctor.event.row import ContextProblem
 from proctor.runtime.base import Session
@@ -58,12 +58,16 @@ class ContextLifecycle:
         self._port = port
         self._meter = ContextMeter(configured_window=use.window)
         self._giver = ThreadGiver(use, keeper=keeper, port=port, meter=self._meter)
-        self._commits = CommitQueue(
-            use, keeper=keeper, port=port, meter=self._meter, context=partial(self.runtime_context, may_rewrite=True)
-        )
+        self._commits = CommitQueue(use, keeper=keeper, port=port, meter=self._meter, context=self.runtime_context)
         self._log = ContextLog(use, keeper)
         self._is_bootstrapped = False
         self._maintenance: anyio.Event | None = None
+        self._maintenance_problem: EngineError | None = None
+
+    async def open(self) -> None:
+        """Commit what earlier sittings left. Raises no error: the first turn tries again."""
+        with suppress(ProctorError):
+            await self._commits.commit()
 
     # ── a turn ──
 
@@ -77,10 +81,12 @@ class ContextLifecycle:
         with self._keeper.history() as history:
             request = PromptRequest(turn=turn, text=text, history=history, output_schema=output_schema)
             await self._wait_for_maintenance()
+            unkept, self._maintenance_problem = self._maintenance_problem, None
+            self._tolerated(unkept)
             queued = self._tolerated(await self._commits.commit())
             unknown = self._tolerated(await self.bootstrap_engine(history))
             assembled = await self.assemble_context(request, self._meter.budget)
-            problem = assembled.problem or unknown or queued
+            problem = assembled.problem or unknown or queued or unkept
             await self._giver.take_turn(request, assembled, problem=problem)
             if self._was_too_long():
                 budget = self._meter.budget
@@ -104,9 +110,9 @@ class ContextLifecycle:
                 await self._use.guard.bootstrap(self.runtime_context(), history)
                 await self._use.guard.maintain(self.runtime_context(), "bootstrap")
             except EngineError as error:
-                self._log.info("bootstrap failed", reason=error.what)
+                self._log.info("bootstrap failed", reason=error.code)
                 return error
-            self._log.info("bootstrap completed", assembledMessageCount=len(history))
+            self._log.info("bootstrap completed")
             self._commits.bootstrapped()
         self._is_bootstrapped = True
         return None
@@ -124,20 +130,21 @@ class ContextLifecycle:
             return Assembled(result=result, budget=budget, projection=ContextProjection(), problem=problem)
         self._log.info(
             "assemble applied",
-            turnId=request.turn.id,
-            assembledMessageCount=len(result.messages),
-            estimatedTokens=estimate_messages(result.messages, ratio=self._meter.ratio).tokens,
-            hasSystemPromptAddition=bool(result.system_addition),
+            turn=request.turn,
+            assembled=len(result.messages),
+            tokens=estimate_messages(result.messages, ratio=self._meter.ratio).tokens,
+            has_addition=bool(result.system_addition),
         )
         mode = self._use.mode or result.projection.mode
         if mode is ProjectionMode.THREAD_BOOTSTRAP and not result.projection.epoch:
             mode = ProjectionMode.PER_TURN
         return Assembled(result=result, budget=budget, projection=replace(result.projection, mode=mode))
 
-    def runtime_context(self, *, budget: Budget | None = None, may_rewrite: bool = False) -> EngineContext:
+    def runtime_context(self, *, budget: Budget | None = None) -> EngineContext:
         """Return what the engine may know and use in a call. Before and during a turn it cannot rewrite."""
+        may_rewrite = self._keeper.open_turn is None
         citations, usage = self._use.options.get("citations"), self._port.usage
-        read_tokens = None if usage is None or usage.tokens is None else usage.tokens.cached_input
+        tokens = None if usage is None else usage.tokens
         return EngineContext(
             session=self._keeper.key,
             model=self._use.model,
@@ -146,7 +153,7 @@ class ContextLifecycle:
             ratio=self._meter.ratio,
             citations=citations if isinstance(citations, str) else None,
             usage=usage,
-            prompt_cache=None if read_tokens is None else PromptCache(read_tokens=read_tokens),
+            prompt_cache=None if tokens is None else _prompt_cache(tokens),
             # The guard gives each call its own signal.
             cancel=CancelSignal(),
             rewrite=self._keeper.replace_entries if may_rewrite else None,
@@ -164,22 +171,25 @@ class ContextLifecycle:
         if turn.state is not TurnState.ACCEPTED:
             why = f"the turn ended as {turn.ending.outcome}"
             self._commits.skip(turn, why=why)
-            self._log.info("maintenance skipped", turnId=turn.id, reason=why)
+            self._log.turn_over("maintenance skipped", turn, reason=why)
             return
         problem: ProctorError | None
+        is_stored = self._keeper.problem is None
         if (session := self._port.session) is not None:
             await self._meter.measure(session, turn)
         try:
-            is_stored = self._keeper.problem is None
             problem = await (self._commits.commit() if is_stored else self._commits.commit_unstored(turn))
             self._commits.defer(turn, problem)
         except ProctorError as error:  # how far the commit has come could not be stored
             problem = error
-        if problem is None:
-            self._log.info("finalize completed", turnId=turn.id)
+        made = self._commits.status_of(turn.id)
+        if made is not None and made.status == "committed":
+            self._log.turn_over("finalize completed", turn, source=made.source)
             self.run_maintenance("turn")
         else:
-            self._log.info("finalize failed", turnId=turn.id, reason=problem.what)
+            reason = "an earlier turn waits" if problem is None else problem.code
+            self._log.turn_over("finalize failed", turn, reason=reason)
+            self._log.turn_over("maintenance skipped", turn, reason=reason)
 
     def context_of(self, turn: RecordedTurn | None) -> TurnContext | None:
         """Return what the engine did for a turn, with what is known of its commit."""
@@ -225,7 +235,7 @@ class ContextLifecycle:
             problem = error
         if problem is not None:
             return Compaction(status=CompactStatus.FAILED, reason=problem.what, code=problem.code)
-        compaction = await compact_by_engine(self._use.guard, self.runtime_context(may_rewrite=True), focus=focus)
+        compaction = await compact_by_engine(self._use.guard, self.runtime_context(), focus=focus)
         ended = CompactionNotice(
             backend=info.id,
             owns_compaction=True,
@@ -289,9 +299,12 @@ class ContextLifecycle:
 
         async def maintain() -> None:
             try:
-                await self._use.guard.maintain(self.runtime_context(may_rewrite=True), reason)
+                await self._use.guard.maintain(self.runtime_context(), reason)
             except EngineError as error:
-                self._log.info("maintenance skipped", reason=error.what)
+                self._log.info("maintenance skipped", reason=error.code)
+                if error.code != "engine.quarantined":
+                    # The turn that it followed is over, so the next one names it.
+                    self._maintenance_problem = error
             finally:
                 done.set()
 
@@ -312,3 +325,10 @@ class ContextLifecycle:
             return
         with anyio.move_on_after(MAINTENANCE_S):
             await self._maintenance.wait()
+
+
+def _prompt_cache(tokens: Tokens) -> PromptCache | None:
+    """Return what the agent reported of its provider's cache. None if it reported nothing."""
+    if tokens.cached_input is None and tokens.cache_write is None:
+        return None
+    return PromptCache(read_tokens=tokens.cached_input, write_tokens=tokens.cache_write)

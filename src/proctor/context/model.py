@@ -7,7 +7,7 @@ import msgspec
 
 from proctor.event.message import Message
 from proctor.event.outcome import Ending, Outcome
-from proctor.event.row import CommitGuarantee, CommitStatus, ContextForm, FailurePolicy, ThreadChoice
+from proctor.event.row import CommitGuarantee, CommitStatus, ContextForm, FailurePolicy, RatioSource, ThreadChoice
 from proctor.evidence.artifacts import Artifact, Part
 from proctor.ids import AttemptId, Digest, EntryId, ProcessId, RunId, RuntimeId, SessionKey, ThreadId, TurnId
 from proctor.spec.choices import Profile
@@ -78,6 +78,8 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Estimated tokens of the assembled messages. Null if none were assembled."""
     bytes_per_token: float | None = None
     """The ratio of that estimate."""
+    ratio_source: RatioSource | None = None
+    """Whether that ratio was measured or is assumed. Null without an estimate."""
     commit: CommitStatus = "none"
     """Whether the engine has the turn."""
     commit_detail: str | None = None
@@ -217,6 +219,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Prompts in the thread whose turn did not complete. They are in no history."""
     is_unknown: bool = False
     """Whether it is unknown what the thread holds: Proctor was killed before the end of a turn or of a giving."""
+    is_compacting: bool = False
+    """Whether the agent was asked to shorten the thread and its answer is not known yet: nothing counts as held."""
     is_compacted: bool = False
     """Whether the agent has shortened the thread."""
 

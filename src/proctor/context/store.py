@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,8 +22,8 @@ from proctor.context.model import (
 )
 from proctor.context.thread_fold import HeldChange
 from proctor.context.word_query import fts_query
-from proctor.errors import EvidenceError, MachineError
-from proctor.event.message import CallPart, Message, ResultPart, UserPart
+from proctor.errors import EngineError, EvidenceError, MachineError
+from proctor.event.message import CallPart, Message, Part, ResultPart, SummaryPart, UserPart
 from proctor.event.model import TurnCommitted
 from proctor.event.row import CommitStatus
 from proctor.evidence.database import REFUSALS, Database
@@ -297,15 +297,26 @@ class SessionStore:
     # ── rewriting ──
 
     def replace_entries(self, replacements: Mapping[EntryId, Message]) -> int:
-        """Store what an engine sees in place of entries, which themselves never change. Returns how many there are."""
+        """Store what an engine sees in place of entries, which themselves never change. Returns how many there are.
+
+        Raises EngineError for a replacement of another kind than its entry; then none is stored.
+        """
         with self._transaction():
-            return sum(
-                self._connection.execute(
-                    "insert or replace into replacement (id, message) select id, ? from entry where id = ?",
-                    (_encode(message), id_),
-                ).rowcount
-                for id_, message in replacements.items()
+            return sum(self._replace(id_, message) for id_, message in replacements.items())
+
+    def _replace(self, id_: EntryId, message: Message) -> bool:
+        row = self._connection.execute("select message from entry where id = ?", (id_,)).fetchone()
+        if row is None:
+            return False
+        entry = _message(row[0])
+        if replace(message.part, **_free_fields(message.part)) != replace(entry.part, **_free_fields(entry.part)):
+            raise EngineError(
+                "engine.bad-result", f"the replacement of {id_} is another kind of message than the entry"
             )
+        # The origin of what it replaces stays: it may be quoted, and never trusted more.
+        kept = replace(message, at_ms=entry.at_ms, is_tainted=message.is_tainted or entry.is_tainted)
+        self._connection.execute("insert or replace into replacement (id, message) values (?, ?)", (id_, _encode(kept)))
+        return True
 
     def _insert_turn(self, turn: RecordedTurn, state: TurnState, sitting: Sitting) -> int:
         n = self.next_turn()
@@ -383,6 +394,19 @@ def _committed(row: bytes, state: str | None, detail: str | None) -> SessionTurn
     status: CommitStatus = "committed" if now is TurnState.ACKNOWLEDGED else "queued"
     status = "blocked" if now is TurnState.BLOCKED else status
     return replace(turn, state=now, context=replace(turn.context, commit=status, commit_detail=detail))
+
+
+def _free_fields(part: Part) -> dict[str, Any]:
+    """Return the fields that a replacement may change, blank. A call keeps its tool, and a result its call."""
+    match part:
+        case CallPart():
+            return {"input": None}
+        case ResultPart():
+            return {"output": None, "cut_bytes": 0}
+        case SummaryPart():
+            return {"text": "", "sources": ()}
+        case _:
+            return {"text": ""}
 
 
 def words_of(message: Message) -> str:

@@ -10,6 +10,7 @@ from proctor.context.mirror import MirrorFold
 from proctor.context.model import Binding, RecordedTurn, Sitting
 from proctor.event.message import UserPart
 from proctor.event.model import (
+    CompactionBegan,
     CompactionEnded,
     ContextAssembled,
     Event,
@@ -22,6 +23,7 @@ from proctor.event.model import (
     TurnCommitted,
     TurnSettled,
 )
+from proctor.event.outcome import Outcome
 from proctor.ids import EntryId
 
 MOST_KEPT: Final = 1000
@@ -60,6 +62,8 @@ class SittingFold:
         self._asked_at: int | None = None
         self._compacted_at: int | None = None
         self._keeps_prompts = False
+        # Whether a compaction has begun whose end is not known.
+        self._is_compacting = False
         self._kept_frames: frozenset[int] = frozenset()
         # Rows of the agent's copies of prompts, by those that they are copies of.
         self._copies: dict[int, int] = {}
@@ -75,7 +79,12 @@ class SittingFold:
                 self._begin_thread(event)
             case TurnAsked(frame=frame):
                 self._is_in_turn, self._has_begun, self._compacted_at = True, False, None
-                self._asked_at = frame
+                self._asked_at, self._is_compacting = frame, False
+                if event.text is None:
+                    # Before the agent is asked: from then on, only a known end shows what the thread holds.
+                    self._change(is_compacting=True)
+            case CompactionBegan():
+                self._is_compacting = True
             case PromptSent(frame=frame) if self._asked_at is not None:
                 self._copies[frame], self._asked_at = self._asked_at, None
             case TurnSettled():
@@ -105,8 +114,11 @@ class SittingFold:
                     self._change(addition=event.instructions_sha256)
             case TurnCommitted(turn=committed):
                 self.commits[committed] = event
-            case CompactionEnded() if event.ok is not False:
-                self._compact(event)
+            case CompactionEnded():
+                self._is_compacting = False
+                self._change(is_compacting=False)
+                if event.ok is not False:
+                    self._compact(event)
             case _:
                 pass
         return turn
@@ -181,6 +193,12 @@ class SittingFold:
             self._change(is_unknown=True)
 
     def _turn_over(self, turn: RecordedTurn) -> None:
+        if self.binding is not None and (self._is_compacting or self.binding.is_compacting):
+            # Without a beginning, a request that was refused, or had nothing to shorten, has changed nothing.
+            was_cut_off = turn.ending.outcome not in (Outcome.COMPLETED, Outcome.REFUSED)
+            is_unknown = self.binding.is_unknown or self._is_compacting or was_cut_off
+            self._is_compacting = False
+            self._change(is_compacting=False, is_unknown=is_unknown)
         if turn.kind == "import" or turn.state.is_completed:
             self._newest.extend(message.id for message in turn.messages)
             self._hold(tuple(each.id for each in turn.messages if not self._is_lost(each.id, each.part)))

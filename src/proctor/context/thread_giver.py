@@ -28,7 +28,7 @@ from proctor.context.reference import reference_mark
 from proctor.context.store import words_of
 from proctor.errors import EngineError, ProctorError, RefusedError
 from proctor.event.message import SummaryPart
-from proctor.event.row import ContextChosen, ContextProblem, HistoryOffer
+from proctor.event.row import ContextChosen, ContextProblem, HistoryOffer, HistoryReceipt
 from proctor.evidence.mask import count_masked
 from proctor.ids import EntryId
 from proctor.runtime.base import Session, TakesReferences
@@ -69,6 +69,7 @@ class ThreadGiver:
         self._keeper = keeper
         self._port = port
         self._meter = meter
+        self._is_quoting = False
 
     async def take_turn(
         self,
@@ -80,7 +81,7 @@ class ThreadGiver:
     ) -> None:
         """Decide, project, call the hooks, give and ask. If the thread is gone, all of it is done once more.
 
-        `problem` is why the engine does not apply in full. Raises EngineError under the policy `strict`, and what the
+        If the agent refuses the prompt with what is quoted in it, it is asked the plain prompt. `problem` is why the engine does not apply in full. Raises EngineError under the policy `strict`, and what the
         agent's session raises.
         """
         for is_gone in (False, True):
@@ -93,10 +94,29 @@ class ThreadGiver:
             try:
                 await self._ask(request, assembled, decision, given)
             except RefusedError as error:
-                if is_gone or decision.how == "start" or not self._is_thread_refused(error):
+                if not self._is_thread_refused(error):
                     raise
-                continue
+                if decision.how != "start" and not is_gone:
+                    continue
+                await self._ask_plainly(request, assembled, decision, error)
             return
+
+    async def _ask_plainly(
+        self, request: PromptRequest, assembled: Assembled, decision: ThreadDecision, error: RefusedError
+    ) -> None:
+        """Ask without what was quoted in the prompt. Raises the error if nothing was, or under the policy `strict`."""
+        session = self._port.session
+        if not self._is_quoting or session is None or self._use.is_strict:
+            raise error
+        self._port.record(HistoryReceipt(how="text", problem=error.what))
+        problem = RefusedError(error.code, f"the agent refused the prompt with what was quoted in it: {error.what}")
+        nothing = AssembleResult(messages=(), system_addition=assembled.result.system_addition)
+        plain = replace(assembled, result=nothing, problem=problem)
+        same = replace(decision, how="resume", thread=session.thread, through=None)
+        given, hook_problem = await self._call_hooks(await self._project(request, plain, same, form="text"))
+        self._record_choice(plain, same, given)
+        self._record_problems(hook_problem, problem)
+        await self._give_and_ask(request, same, given)
 
     async def resume_thread(self) -> Session:
         """Open the session's thread, if it is not open, and give it nothing.
@@ -247,6 +267,7 @@ class ThreadGiver:
                 placeholders=sum(count_masked(words_of(each)) for each in result.messages if each.id in ids),
                 estimated_tokens=None if estimate is None else estimate.tokens,
                 bytes_per_token=None if estimate is None else estimate.bytes_per_token,
+                ratio_source=None if estimate is None else estimate.source,
                 sha256=given.sha256 if assembled.problem is None else None,
                 addition_sha256=instructions_sha256(given.developer_addition),
             )
@@ -283,7 +304,8 @@ class ThreadGiver:
                 await self._add(session, given, addition)
             quoted = tuple(EntryId(span.id) for span in given.spans if span.kind == "message")
             references = tuple(map(reference_mark, given.references))
-            if quoted or references:
+            self._is_quoting = bool(quoted or references)
+            if self._is_quoting:
                 self._port.record(HistoryOffer(entries=quoted, references=references, how="text", sha256=given.sha256))
             if given.separate and isinstance(session, TakesReferences):
                 session.refer({each.key: each.value for each in given.separate})

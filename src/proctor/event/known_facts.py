@@ -59,6 +59,14 @@ FACTS: Final[dict[str, FactDefinition]] = {
         derivation="The strongest source for each turn; `check` says whether weaker sources agree. Unknown is null.",
         authority="reported",
     ),
+    "context": FactDefinition(
+        values="{engine, version, commits, policy, mode, thread, reason, how, sha256, assembled, given, dropped, "
+        "placeholders, estimatedTokens, bytesPerToken, ratioSource, commit, commitDetail, degraded} of the last turn, "
+        "and {turns, degradedTurns, turnCommits} of all; see `TurnContext`",
+        derivation="Present only if a context engine took part in a turn. What it was asked, what the agent accepted, "
+        "and what was known of commits at the end of the attempt.",
+        authority="observed",
+    ),
     "warnings": FactDefinition(
         values="{total, bySource, byChannel, inferred}",
         derivation="Numbers of warnings. The source follows from the channel; if a rule inferred it, the warning "

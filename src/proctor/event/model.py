@@ -14,6 +14,7 @@ from proctor.event.row import (
     FailurePolicy,
     HistoryForm,
     Operator,
+    RatioSource,
     ThreadChoice,
 )
 from proctor.fact import Fact
@@ -385,6 +386,9 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False
     cached_input: int | None = None
     """The part of `input` that was read from a cache; None if unknown."""
 
+    cache_write: int | None = None
+    """The part of `input` that was written to a cache; None if unknown."""
+
     reasoning_output: int | None = None
     """The part of `output` that was reasoning; None if unknown."""
 
@@ -681,6 +685,9 @@ class ContextAssembled(EventRoot, tag="context.assembled", frozen=True, kw_only=
 
     bytes_per_token: float | None = None
     """The ratio of that estimate."""
+
+    ratio_source: RatioSource | None = None
+    """Whether that ratio was measured or is assumed; None without an estimate."""
 
     sha256: Digest | None = None
     """Digest of everything that the agent should be given, with the prompt; None if the engine gave nothing."""

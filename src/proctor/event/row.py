@@ -76,6 +76,7 @@ FailurePolicy = Literal["degrade", "strict"]
 ThreadChoice = Literal["start", "resume", "fork"]
 CommitStatus = Literal["committed", "queued", "blocked", "none"]
 CommitSource = Literal["mirror", "fallback"]
+RatioSource = Literal["assumed", "measured"]
 CommitGuarantee = Literal["exactly-once", "at-least-once"]
 """How often a completed turn reaches a context engine: once, or again after a crash."""
 
@@ -364,6 +365,9 @@ class ContextChosen(SupervisorRow, tag="context.assembled", frozen=True, kw_only
 
     bytes_per_token: float | None = None
     """The ratio of that estimate."""
+
+    ratio_source: RatioSource | None = None
+    """Whether that ratio was measured or is assumed; null without an estimate."""
 
     sha256: Digest | None = None
     """Digest of everything that the agent should be given, with the prompt; null if the engine gave nothing."""

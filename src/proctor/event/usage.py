@@ -17,7 +17,7 @@ from proctor.event.model import (
 from proctor.ids import TurnId
 
 _STRENGTH = {authority: rank for rank, authority in enumerate(UsageAuthority)}
-NO_TOKENS = Tokens(input=0, output=0, total=0, cached_input=0, reasoning_output=0)
+NO_TOKENS = Tokens(input=0, output=0, total=0, cached_input=0, cache_write=0, reasoning_output=0)
 
 
 def can_follow(earlier: Tokens, later: Tokens) -> bool:
@@ -190,5 +190,6 @@ def _combine(one: Tokens, other: Tokens, *, sign: int) -> Tokens:
         output=one.output + sign * other.output,
         total=one.total + sign * other.total,
         cached_input=part(one.cached_input, other.cached_input),
+        cache_write=part(one.cache_write, other.cache_write),
         reasoning_output=part(one.reasoning_output, other.reasoning_output),
     )

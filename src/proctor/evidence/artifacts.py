@@ -9,6 +9,7 @@ import msgspec
 from proctor.errors import Bucket
 from proctor.event.metrics import Metrics
 from proctor.event.outcome import Outcome
+from proctor.event.row import CommitStatus
 from proctor.fact import Fact
 from proctor.ids import (
     AttemptId,
@@ -496,6 +497,10 @@ class Seal(Artifact, frozen=True, kw_only=True):
     """Wall-clock time of the seal, in milliseconds since the epoch."""
     statement: Literal["integrity only: shows damage, not forgery"] = "integrity only: shows damage, not forgery"
     """What a seal without a signature proves."""
+    commit: CommitStatus | None = None
+    """Whether the session's context engine had the attempt's turns then, as far as known: `committed` if it had all
+    that completed, `queued` or `blocked` if it lacked one, `none` if none completed. Null without a context engine.
+    What becomes known later is in the session."""
     files: dict[str, SealedFile]
     """Digest and size of each file, by file name."""
     streams: dict[str, StreamHead]

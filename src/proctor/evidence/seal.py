@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proctor.clock import Clock
 from proctor.errors import EvidenceError
+from proctor.event.row import CommitStatus
 from proctor.evidence.artifacts import ProcessRecord, Seal, SealedFile, StreamHead
 from proctor.evidence.attempt_files import AttemptFiles
 from proctor.evidence.digests import measure, stamp
@@ -38,11 +39,13 @@ def build_seal(
     streams: Mapping[str, StreamHead],
     forbidden: bytes = b"",
     known: Mapping[str, SealedFile] = _NOTHING,
+    commit: CommitStatus | None = None,
 ) -> Seal:
     """Build the seal of an attempt's folder as it is now. Its files need not be durable yet.
 
     `streams` are the ends of the streams as the recorder has them in memory, and `known` the digests of files as they
     were written. So a file that was altered on disk before the seal does not match it. The other files are read.
+    `commit` is what is known of the commits to a context engine.
     Raises EvidenceError if the folder is already sealed or has absent, extra or irregular files.
     Raises MachineError if one of the others contains the `forbidden` bytes.
     """
@@ -61,6 +64,7 @@ def build_seal(
     draft = Seal(
         attempt_id=attempt_id,
         sealed_at_ms=clock.wall_ms(),
+        commit=commit,
         files={
             name: known.get(name) or measure(paths.folder / name, forbidden=forbidden)
             for name in (*SEALED, *sorted(filter(is_probe_file, entries)))

@@ -156,11 +156,16 @@ def test_late_result_of_a_given_message_ends_no_turn() -> None:
     ]
 
 
+@pytest.mark.requirement("context.usage")
 def test_cached_input_is_a_part_of_the_input_and_each_part_of_a_turn_counts() -> None:
     told = [prompt(), INIT, result(usage=usage(10, read=5, written=3, output=2))]
     (used,) = of(events_of(told), UsageReported)
     assert isinstance(used, UsageReported)
-    assert used.tokens == Tokens(input=18, output=2, total=20, cached_input=5, reasoning_output=None)
+    assert used.tokens == Tokens(input=18, output=2, total=20, cached_input=5, cache_write=3, reasoning_output=None)
+    silent = {"input_tokens": 10, "output_tokens": 2}
+    (used,) = of(events_of([prompt(), INIT, result(usage=silent)]), UsageReported)
+    assert isinstance(used, UsageReported)
+    assert (used.tokens.cached_input, used.tokens.cache_write) == (None, None), "what it does not report is not 0"
     state = {"command_uuid": "u2"}
     told = [
         prompt(),

@@ -90,14 +90,15 @@ def text_of(content: Any) -> str:
 
 def tokens(usage: wire.Usage) -> Tokens:
     """Return the usage in Proctor's terms. Claude Code does not include cached tokens in the input; Proctor does."""
-    cached = usage.cache_read_input_tokens or 0
-    whole = usage.input_tokens + cached + (usage.cache_creation_input_tokens or 0)
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    whole = usage.input_tokens + (read or 0) + (written or 0)
     details = usage.output_tokens_details
     return Tokens(
         input=whole,
         output=usage.output_tokens,
         total=whole + usage.output_tokens,
-        cached_input=cached,
+        cached_input=read,
+        cache_write=written,
         reasoning_output=None if details is None else details.thinking_tokens,
     )
 
@@ -111,5 +112,6 @@ def plus(one: Tokens, other: Tokens) -> Tokens:
         output=one.output + other.output,
         total=one.total + other.total,
         cached_input=part(one.cached_input, other.cached_input),
+        cache_write=part(one.cache_write, other.cache_write),
         reasoning_output=part(one.reasoning_output, other.reasoning_output),
     )

@@ -352,6 +352,7 @@ def _tokens(native: wire.Breakdown) -> Tokens:
         output=native.output_tokens,
         total=native.total_tokens,
         cached_input=native.cached_input_tokens,
+        cache_write=native.cache_write_input_tokens,
         reasoning_output=native.reasoning_output_tokens,
     )
 

@@ -300,6 +300,7 @@ def _tokens(usage: wire.Usage) -> Tokens:
         output=usage.output_tokens,
         total=usage.input_tokens + usage.output_tokens,
         cached_input=usage.cached_input_tokens,
+        cache_write=usage.cache_write_input_tokens,
         reasoning_output=usage.reasoning_output_tokens,
     )
 

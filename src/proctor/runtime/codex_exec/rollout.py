@@ -42,6 +42,7 @@ class _Breakdown(_Native, frozen=True):
     output_tokens: Count
     total_tokens: Count
     cached_input_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
     reasoning_output_tokens: Count | None = None
 
     @property
@@ -51,6 +52,7 @@ class _Breakdown(_Native, frozen=True):
             output=self.output_tokens,
             total=self.total_tokens,
             cached_input=self.cached_input_tokens,
+            cache_write=self.cache_write_input_tokens,
             reasoning_output=self.reasoning_output_tokens,
         )
 

@@ -57,6 +57,7 @@ class Usage(Native, frozen=True):
     input_tokens: Count
     output_tokens: Count
     cached_input_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
     reasoning_output_tokens: Count | None = None
 
 
