@@ -79,6 +79,10 @@ class Agent:
     """After so many events of a sitting, Proctor is killed."""
     window: int | None = None
     used: int | None = None
+    fixed: int | None = None
+    """Tokens of its own prompt."""
+    ends: Callable[[], None] | None = None
+    """Ends its next turns, in place of an answer."""
 
 
 class TwinSession:
@@ -119,6 +123,9 @@ class TwinSession:
         agent.requests.append(list(held))
         self._port.feed(model.TurnBegan, turn=turn)
         await anyio.lowlevel.checkpoint()
+        if agent.ends is not None:
+            agent.ends()
+            return
         if isinstance(answer, ProctorError):
             raise answer
         if isinstance(answer, model.TurnEnded):
@@ -131,7 +138,8 @@ class TwinSession:
         self._port.feed(model.TurnEnded, turn=turn, status="completed")
 
     async def read_context(self) -> ContextUse:
-        return ContextUse(window_tokens=self._port.agent.window, used_tokens=self._port.agent.used)
+        agent = self._port.agent
+        return ContextUse(window_tokens=agent.window, used_tokens=agent.used, fixed_prompt_tokens=agent.fixed)
 
 
 def shown(message: Message) -> Shown:

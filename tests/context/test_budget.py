@@ -13,7 +13,6 @@ from proctor.context.budget import (
     WindowSource,
     budget_for,
     calibrate,
-    compactable_tokens,
     estimate_messages,
     estimate_tokens,
     message_bytes,
@@ -140,19 +139,3 @@ def test_bytes_of_a_message_are_those_of_its_text_name_and_payload() -> None:
         )
     ]
     assert sizes_of == [2, 3, 12, 5, 8, 5]
-
-
-# ── what compaction can remove ──
-
-
-@given(used=sizes, fixed=sizes)
-def test_case_26_tokens_of_the_agents_own_prompt_are_not_compactable(used: int | None, fixed: int | None) -> None:
-    compactable = compactable_tokens(used, fixed_prompt_tokens=fixed)
-    if used is None or fixed is None:
-        assert compactable is None
-    else:
-        assert compactable == max(0, used - max(0, fixed))
-
-
-def test_case_26_a_thread_with_nothing_but_the_agents_prompt_has_nothing_to_compact() -> None:
-    assert compactable_tokens(14_000, fixed_prompt_tokens=14_000) == 0

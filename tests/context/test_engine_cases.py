@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from proctor.context.guard import EngineHealth
 from proctor.context.history import History
 from proctor.context.hooks import PromptDraft
 from proctor.context.project import ContextProjection, ProjectionMode
+from proctor.context.store import SessionStore
 from proctor.errors import MachineError, PeerError, RefusedError
 from proctor.event import model
 from proctor.event.message import AgentPart, Message, UserPart
@@ -24,7 +26,7 @@ from proctor.event.row import CommitMade, ContextChosen, ContextProblem, StepTak
 from proctor.ids import EntryId, RuntimeId, TurnId
 from proctor.testing.clock import FakeClock
 from tests.api.talk import bounded
-from tests.context.agent_twin import ALL, Agent, KilledError, Sitting, open_sitting
+from tests.context.agent_twin import ALL, Agent, KilledError, Sitting, TwinSession, open_sitting
 from tests.scripted_engine import Behaviour
 
 FAILED = model.TurnEnded(turn=TurnId("t"), status="failed", error="no", frame=1, at_ms=1)
@@ -63,11 +65,20 @@ def states(sitting: Sitting) -> list[str]:
 
 
 @pytest.mark.requirement("context.lifecycle")
-def test_case_9_lifecycle_runs_in_its_order(tmp_path: Path, behaviour: Behaviour, agent: Agent) -> None:
+def test_case_9_lifecycle_runs_in_its_order(
+    tmp_path: Path, behaviour: Behaviour, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[str] = behaviour.calls
 
     async def hook(draft: PromptDraft) -> None:
         order.append("before_prompt_build")
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            order.append(name)
+            return function(*args, **options)
+
+        return call
 
     async def talk() -> None:
         behaviour.messages = lambda history: [*history, note("a")]
@@ -75,32 +86,40 @@ def test_case_9_lifecycle_runs_in_its_order(tmp_path: Path, behaviour: Behaviour
             await sitting.say("One")
         order.clear()
         async with open_sitting(tmp_path, agent, n=2, behaviour=behaviour, before_prompt_build=(hook,)) as sitting:
-            record, open_thread = sitting.port.record, sitting.port.open_thread
+            record = sitting.port.record
 
             def recorded(row: Any) -> None:
                 order.append(type(row).__name__)
                 record(row)
 
-            async def opened(opening: Any) -> Any:
-                order.append("open thread")
-                return await open_thread(opening)
-
-            sitting.port.record, sitting.port.open_thread = recorded, opened  # type: ignore[method-assign]
+            monkeypatch.setattr(sitting.port, "record", recorded)
+            monkeypatch.setattr(sitting.port, "open_thread", noted("open thread", sitting.port.open_thread))
+            monkeypatch.setattr(sitting.keeper, "history", noted("history", sitting.keeper.history))
+            for module, name in (("thread_giver", "decide_thread"), ("thread_giver", "project")):
+                place = f"proctor.context.{module}.{name}"
+                monkeypatch.setattr(place, noted(name, getattr(import_module(f"proctor.context.{module}"), name)))
+            monkeypatch.setattr(TwinSession, "turn", noted("turn", TwinSession.turn))
+            monkeypatch.setattr(SessionStore, "settle", noted("mirror", SessionStore.settle))
             behaviour.messages = lambda history: [*history, note("b")]
             await sitting.say("Two")
 
     bounded(talk)
     assert order == [
         "TurnWanted",
+        "history",
         "bootstrap",
         "maintain bootstrap",
         "assemble",
+        "decide_thread",
+        "project",
         "before_prompt_build",
         "ContextChosen",
         "open thread",
         "HistoryOffer",
         "HistoryReceipt",
+        "turn",
         "TurnClosed",
+        "mirror",
         "commit_turn",
         "CommitMade",
         "maintain turn",

@@ -72,7 +72,7 @@ def test_every_method_has_its_deadline() -> None:
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_method_that_hangs_is_given_up(method: str) -> None:
+def test_case_15_method_that_hangs_is_given_up(method: str) -> None:
     async def hang(*_: Any, **__: Any) -> None:
         await anyio.sleep_forever()
 
@@ -81,7 +81,7 @@ def test_method_that_hangs_is_given_up(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_plain_method_that_hangs_is_given_up_and_blocks_nothing(method: str) -> None:
+def test_case_15_plain_method_that_hangs_is_given_up_and_blocks_nothing(method: str) -> None:
     leave, signals = threading.Event(), list[Any]()
 
     def hang(*arguments: Any, **_: Any) -> None:
@@ -229,7 +229,7 @@ def test_method_that_always_fails_is_found_although_others_work() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_call_that_is_cancelled_is_no_failure(is_async: bool) -> None:
+def test_case_16_call_that_is_cancelled_is_no_failure(is_async: bool) -> None:
     health = EngineHealth()
     leave = threading.Event()
 
@@ -275,7 +275,7 @@ def test_engine_that_changes_its_input_changes_only_its_copy() -> None:
         await CALLS["assemble"](guarded(engine(assemble=assemble)))
 
     bounded(talk)
-    assert [each.input for each in (HISTORY[1].part, *seen)] == [{"command": "ls"}] * 2  # type: ignore[union-attr]
+    assert [each.input for each in (HISTORY[1].part, *seen)] == [{"command": "ls"}] * 2
 
 
 def test_entry_that_an_engine_altered_is_refused() -> None:

@@ -75,20 +75,6 @@ def budget_for(
     return Budget(window=window, reserve=reserve, history=max(0, window - reserve), source=source)
 
 
-def compactable_tokens(used_tokens: int | None, *, fixed_prompt_tokens: int | None) -> int | None:
-    """Return how many of the tokens in use a compaction could remove; None if either number is unknown.
-
-    The agent's own prompt and tools stay, so they never count.
-
-    >>> compactable_tokens(30_000, fixed_prompt_tokens=12_000), compactable_tokens(9_000, fixed_prompt_tokens=12_000)
-    (18000, 0)
-    >>> compactable_tokens(30_000, fixed_prompt_tokens=None)
-    """
-    if used_tokens is None or fixed_prompt_tokens is None:
-        return None
-    return max(0, used_tokens - max(0, fixed_prompt_tokens))
-
-
 class TokenRatio(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How many bytes of UTF-8 are one token, and the measurements behind it."""
 

@@ -61,7 +61,7 @@ def test_everything_that_was_said_is_shown_or_covered_or_counted(
 @pytest.mark.long
 @settings(max_examples=25)
 @given(said=turns(), tokens=st.sampled_from([20, 100, 400]))
-def test_compaction_saves_tokens_in_each_pass_and_ends(said: list[list[Message]], tokens: int) -> None:
+def test_case_26_compaction_saves_tokens_in_each_pass_and_ends(said: list[list[Message]], tokens: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         talk = Talk(Path(folder))
         for messages in said:
