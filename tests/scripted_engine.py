@@ -74,6 +74,7 @@ class ScriptedEngine:
         self._behaviour = BEHAVIOUR
 
     def tools(self) -> Sequence[Tool]:
+        self._behaviour.calls.append("tools")
         return self._behaviour.tools
 
     async def bootstrap(self, ctx: EngineContext, history: History) -> None:

@@ -1,5 +1,6 @@
 """Compactions of sessions with a context engine on the real agents: what is reported, and what is given again."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,9 @@ import pytest
 
 import proctor
 from proctor.context.engine import CompactResult
+from proctor.context.kept_session import attempt_paths
 from proctor.event.message import AgentPart, Message
+from proctor.evidence.layout import RootPaths
 from proctor.ids import EntryId
 from proctor.testing.journals import recorded_journals
 from tests.acceptance.sittings import CLAUDE, CODEX, Said, SessionLab, last_request, say_all
@@ -195,3 +198,96 @@ def test_native_failure_is_only_a_detail_of_the_engines_compaction(lab: SessionL
 
     bounded(talk)
     lab.assert_verified("x")
+
+
+@pytest.mark.parametrize("runtime", AGENTS)
+def test_native_refusal_is_only_a_detail_of_the_engines_compaction(
+    runtime: str, lab: SessionLab, engine: Behaviour
+) -> None:
+    engine.owns_compaction = True
+    engine.compacted = CompactResult(status=proctor.CompactStatus.COMPACTED, tokens_before=900, tokens_after=100)
+
+    async def talk() -> None:
+        thread = await lab.sit(runtime, "x", ["Prompt 1."], {"say": "Said 1."}, context=scripted())
+        for file in lab.thread_files("x", thread):
+            file.unlink()
+        async with lab.open(runtime, "x", {"say": "Said 2."}, context=scripted()) as session:
+            compaction = await session.compact()
+            assert (compaction.status, compaction.tokens_after) == (proctor.CompactStatus.COMPACTED, 100)
+            assert compaction.details[NATIVE[runtime]]["status"] == "failed"
+            await say_all(session, ["Prompt 2."])
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert stripped(last_request(journals[-1])) == [("user", "Prompt 1."), ("agent", "Said 1."), ("user", "Prompt 2.")]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("context.hooks")
+def test_compaction_that_a_hook_aborts_is_not_followed_by_the_agents_own(lab: SessionLab, engine: Behaviour) -> None:
+    engine.owns_compaction = True
+
+    async def refuse(notice: proctor.CompactionNotice) -> None:
+        raise ValueError("not now")
+
+    async def talk() -> None:
+        context = scripted(policy="strict")
+        async with lab.open(CODEX, "x", {"say": "Said 1."}, context=context, before_compaction=[refuse]) as session:
+            await say_all(session, ["Prompt 1."])
+            compaction = await session.compact()
+            assert (compaction.status, compaction.code) == (proctor.CompactStatus.ABORTED, "engine.hook")
+            assert compaction.details == {}
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    assert len([row for row in journals[0].rows if row.items]) == 1, "no request for a summary"
+    assert [shown.turn.kind for shown in lab.report("x").turns] == ["prompt"]
+
+
+@pytest.mark.requirement("context.system-addition")
+@pytest.mark.parametrize("runtime", AGENTS)
+def test_addition_that_a_compaction_removed_is_given_again_and_the_first_is_not(
+    runtime: str, lab: SessionLab, engine: Behaviour
+) -> None:
+    async def talk() -> None:
+        engine.addition = "Answer in rhymes."
+        steps = [{"say": f"Said {n}.", **usage(40_000 + n)} for n in range(5)]
+        async with lab.open(runtime, "x", *steps, context=scripted()) as session:
+            await say_all(session, ["Prompt 1."])
+            await session.compact()
+            await say_all(session, ["Prompt 2."])
+            engine.addition = "Answer in prose."
+            await say_all(session, ["Prompt 3."])
+            await session.compact()
+            await say_all(session, ["Prompt 4.", "Prompt 5."])
+
+    with recorded_journals() as journals:
+        bounded(talk)
+    asked = [row for row in journals[0].rows if any(item.role == "user" for item in row.items)]
+    for row, addition in ((asked[-1], "Answer in prose."), (asked[-2], "Answer in prose.")):
+        roles = [item.role for item in row.items if addition in item.whole_text]
+        assert roles in (["developer"], ["system"]), "given again, once"
+    assert all(each.degraded is None for each in contexts(lab))
+    lab.assert_verified("x")
+
+
+@pytest.mark.parametrize("runtime", AGENTS)
+@pytest.mark.parametrize("owns", [False, True])
+def test_transcript_names_the_backend_of_each_compaction_and_who_owns_it(
+    owns: bool, runtime: str, lab: SessionLab, engine: Behaviour
+) -> None:
+    engine.owns_compaction = owns
+
+    async def talk() -> None:
+        steps: list[dict[str, Any]] = [{"say": "Said 1."}, {"run": "echo hi", **FULL}, {"say": "Said 2."}]
+        async with lab.open(runtime, "x", *steps, context=scripted(), **SMALL_WINDOW) as session:
+            await say_all(session, ["Prompt 1.", "Prompt 2."])
+
+    bounded(talk)
+    [sitting] = lab.report("x").sittings
+    lines = attempt_paths(RootPaths(lab.root), sitting).transcript.read_text().splitlines()
+    rows = [row for line in lines if (row := json.loads(line))["kind"] == "compaction"]
+    assert [row["status"] for row in rows] == ["began", "ended"]
+    for row in rows:
+        facts = {name: row["facts"][name] for name in ("backend", "ownsCompaction", "trigger")}
+        assert facts == {"backend": runtime.replace("_", "-"), "ownsCompaction": owns, "trigger": "auto"}

@@ -9,10 +9,11 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 
 from proctor.context.compaction import Compaction
 from proctor.context.engine_use import EngineUse
-from proctor.context.guard import EngineHealth, GuardedEngine
+from proctor.context.guard import DEADLINES, Deadlines, EngineHealth, GuardedEngine
 from proctor.context.keeper import SessionKeeper
 from proctor.context.kept_session import open_kept_session
 from proctor.context.lifecycle import ContextLifecycle
@@ -168,7 +169,9 @@ class TwinPort:
         self.usage: Usage | None = None
         self.rows: list[SupervisorRow] = []
         self.openings: list[ThreadOpening] = []
-        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self.beside: list[anyio.Event] = []
+        """The ends of what was started beside the turns."""
+        self.tasks: TaskGroup | None = None
         self.keeper: SessionKeeper | None = None
         self.lifecycle: ContextLifecycle | None = None
         self._events = Events()
@@ -222,7 +225,17 @@ class TwinPort:
         return self.session
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.beside.append(work)
+        assert self.tasks is not None
+        done = anyio.Event()
+        self.beside.append(done)
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                done.set()
+
+        self.tasks.start_soon(run)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -235,6 +248,8 @@ class Sitting:
     behaviour: Behaviour
     error: ProctorError | None = None
     """What the last turn raised."""
+    waits: bool = True
+    """Whether a turn waits for what it starts beside it."""
 
     async def say(self, text: str) -> TurnContext | None:
         """Ask a turn as a live session does, and return what the engine did for it."""
@@ -249,7 +264,8 @@ class Sitting:
         port.record(TurnClosed())
         await self.keeper.settle()
         await self.lifecycle.finalize_turn()
-        await self.run_beside()
+        if self.waits:
+            await self.run_beside()
         return self.lifecycle.context_of(self.keeper.last_over)
 
     async def compact(self, *, focus: str | None = None) -> Compaction | None:
@@ -258,9 +274,9 @@ class Sitting:
         return compaction
 
     async def run_beside(self) -> None:
-        """Run what was started beside the turns."""
+        """Wait for what was started beside the turns."""
         while self.port.beside:
-            await self.port.beside.pop(0)()
+            await self.port.beside.pop(0).wait()
 
     def turns(self) -> tuple[SessionTurn, ...]:
         return self.keeper.turns()
@@ -279,13 +295,15 @@ async def open_sitting(
     health: EngineHealth | None = None,
     clock: FakeClock | None = None,
     tools: str = "",
+    deadlines: Deadlines = DEADLINES,
+    waits: bool = True,
     **use: Any,
 ) -> AsyncIterator[Sitting]:
     """Open the session `x` in this folder. `use` are fields of `EngineUse`."""
     clock = clock or FakeClock()
     port = TwinPort(agent, n=n, runtime_id=runtime_id, capabilities=capabilities)
     made = ScriptedEngine(SimpleNamespace(options={})) if engine is None else engine  # type: ignore[arg-type]
-    guard = GuardedEngine(made, clock=clock, health=health or EngineHealth())
+    guard = GuardedEngine(made, clock=clock, health=health or EngineHealth(), deadlines=deadlines)
     given = EngineUse(
         guard=guard,
         **{
@@ -304,12 +322,19 @@ async def open_sitting(
         port.keeper = keeper = SessionKeeper(kept, its, first_turn=kept.store.next_turn())
         await keeper.begin(SessionSettings(runtime=runtime_id))
         port.lifecycle = lifecycle = ContextLifecycle(given, keeper=keeper, port=port)
-        try:
-            await lifecycle.open()
-            opened = Sitting(port=port, keeper=keeper, lifecycle=lifecycle, behaviour=behaviour)
-            yield opened
-            await opened.run_beside()
-        finally:
-            if not port.is_killed:
-                await lifecycle.close()
-                await keeper.close()
+        failure: BaseException | None = None
+        async with anyio.create_task_group() as tasks:
+            port.tasks = tasks
+            try:
+                await lifecycle.open()
+                yield Sitting(port=port, keeper=keeper, lifecycle=lifecycle, behaviour=behaviour, waits=waits)
+            except (Exception, KilledError) as error:
+                # Not raised inside the task group, which would wrap it in a group.
+                failure = error
+            finally:
+                if not port.is_killed:
+                    await lifecycle.close()
+                    await keeper.close()
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure

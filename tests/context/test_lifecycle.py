@@ -1,27 +1,35 @@
 """The lifecycle of turns with an engine: its order, its log, and what the engine may do and know in each call."""
 
+import io
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from proctor.campaign.session_engine import COMPLETIONS_S, MOST_COMPLETIONS, LimitedModel
 from proctor.context.budget import WindowSource
 from proctor.context.engine import EngineContext, PromptCache
-from proctor.context.guard import EngineHealth
+from proctor.context.guard import Deadlines, EngineHealth
+from proctor.context.report import report_session
+from proctor.context.store import read_store
 from proctor.errors import EngineError, InputError, ProctorError
 from proctor.event import model
 from proctor.event.message import AgentPart, Message, UserPart
 from proctor.event.row import CommitMade, ContextChosen
 from proctor.event.usage import Usage
+from proctor.evidence.layout import RootPaths
 from proctor.ids import EntryId, TurnId
+from proctor.surface.cli.app import answer
+from proctor.surface.cli.session_text import render_report
 from proctor.testing.clock import FakeClock
 from tests.api.talk import bounded
 from tests.context.agent_twin import Agent, Sitting, open_sitting
-from tests.scripted_engine import Behaviour
+from tests.scripted_engine import Behaviour, ScriptedEngine
 
 FIELDS: Final = (
     "sessionId",
@@ -240,8 +248,6 @@ def test_turn_that_another_engine_lacks_is_blocked_and_known_by_bootstrap(
     async def talk() -> None:
         async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
             await sitting.say("One")
-        from tests.scripted_engine import ScriptedEngine
-
         other: Any = ScriptedEngine(None)  # type: ignore[arg-type]
         other.info = replace(other.info, id="other")
         async with open_sitting(tmp_path, agent, n=2, behaviour=behaviour, engine=other) as sitting:
@@ -313,8 +319,6 @@ def test_rewrite_replaces_an_entry_in_the_history_and_never_the_entry(
 
 
 async def _entries(folder: Path) -> Any:
-    from proctor.context.store import read_store
-
     with read_store(folder / "root" / "sessions" / "x" / "session.db") as store:
         for message in store.messages():
             yield message
@@ -492,3 +496,96 @@ def test_case_26_tokens_of_the_agents_own_prompt_take_no_room_twice_and_compact_
 
     bounded(talk)
     assert {each.budget.history for each in behaviour.contexts[-2:]} == {40_000}
+
+
+# ── maintenance that takes its time ──
+
+
+@pytest.mark.requirement("context.lifecycle")
+@pytest.mark.parametrize("kind", ["foreground", "background"])
+def test_stuck_maintenance_keeps_no_turn_and_no_close_for_long(
+    kind: str, tmp_path: Path, behaviour: Behaviour, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor.context.lifecycle.MAINTENANCE_S", 0.05)
+    short = Deadlines(unfinished_s=0.05)
+    contexts: list[Any] = []
+
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+            await sitting.say("One")
+        behaviour.waits["maintain bootstrap"] = anyio.sleep_forever
+        slow: Any = ScriptedEngine(None)  # type: ignore[arg-type]
+        slow.info = replace(slow.info, maintenance=kind)
+        async with open_sitting(
+            tmp_path, agent, n=2, behaviour=behaviour, engine=slow, deadlines=short, waits=False
+        ) as sitting:
+            contexts.append(await sitting.say("Two"))
+
+    bounded(talk)
+    [context] = contexts
+    assert behaviour.calls.count("maintain bootstrap") == 1
+    if kind == "background":
+        assert (context.degraded, context.commit) == (None, "committed")
+    else:
+        # One call at a time: the engine cannot be asked while it is stuck.
+        assert "maintain was abandoned and still runs" in context.degraded
+
+
+@pytest.mark.requirement("context.lifecycle")
+def test_close_waits_for_maintenance_in_the_background(tmp_path: Path, behaviour: Behaviour, agent: Agent) -> None:
+    ended: list[str] = []
+
+    async def maintain() -> None:
+        await anyio.lowlevel.checkpoint()
+        ended.append("maintained")
+
+    behaviour.waits["maintain turn"] = maintain
+    slow: Any = ScriptedEngine(None)  # type: ignore[arg-type]
+    slow.info = replace(slow.info, maintenance="background")
+
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour, engine=slow, waits=False) as sitting:
+            await sitting.say("One")
+            assert ended == []
+
+    bounded(talk)
+    assert ended == ["maintained"]
+
+
+# ── what `session show` makes of it ──
+
+
+@pytest.mark.requirement("context.observable")
+@pytest.mark.parametrize(
+    ("failing", "code", "says"),
+    [
+        (None, 0, None),
+        ("assemble", 4, "1 turn without context"),
+        ("commit_turn", 4, "1 turn not committed"),
+    ],
+)
+def test_session_show_is_red_after_one_degraded_or_uncommitted_turn(
+    failing: str | None,
+    code: int,
+    says: str | None,
+    tmp_path: Path,
+    behaviour: Behaviour,
+    agent: Agent,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+            await sitting.say("One")
+            if failing is not None:
+                behaviour.failures[failing] = [ValueError("no")]
+            await sitting.say("Two")
+
+    bounded(talk)
+    root = tmp_path / "root"
+    assert answer(["session", "show", "x", "--root", str(root)]) == code
+    shown = capsys.readouterr().out
+    assert says is None or says in shown
+    red = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=200)
+    red.print(render_report(report_session(RootPaths(root), "x"), root=RootPaths(root), most_turns=9))
+    colored = red.file.getvalue()  # type: ignore[attr-defined]
+    assert (says is not None) is (f"\x1b[1;31m{says}" in colored)

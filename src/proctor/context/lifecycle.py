@@ -81,10 +81,10 @@ class ContextLifecycle:
         with self._keeper.history() as history:
             request = PromptRequest(turn=turn, text=text, history=history, output_schema=output_schema)
             await self._wait_for_maintenance()
-            unkept, self._maintenance_problem = self._maintenance_problem, None
-            self._tolerated(unkept)
+            unkept = self._tolerated(self._take_maintenance_problem())
             queued = self._tolerated(await self._commits.commit())
             unknown = self._tolerated(await self.bootstrap_engine(history))
+            unkept = self._tolerated(self._take_maintenance_problem()) or unkept
             assembled = await self.assemble_context(request, self._meter.budget)
             problem = assembled.problem or unknown or queued or unkept
             await self._giver.take_turn(request, assembled, problem=problem)
@@ -108,12 +108,13 @@ class ContextLifecycle:
             self._log.info("bootstrap started")
             try:
                 await self._use.guard.bootstrap(self.runtime_context(), history)
-                await self._use.guard.maintain(self.runtime_context(), "bootstrap")
             except EngineError as error:
                 self._log.info("bootstrap failed", reason=error.code)
                 return error
             self._log.info("bootstrap completed")
             self._commits.bootstrapped()
+            self.run_maintenance("bootstrap")
+            await self._wait_for_maintenance()
         self._is_bootstrapped = True
         return None
 
@@ -196,6 +197,11 @@ class ContextLifecycle:
         if turn is None or turn.context is None or (commit := self._commits.status_of(turn.id)) is None:
             return None if turn is None else turn.context
         return replace(turn.context, commit=commit.status, commit_detail=commit.detail)
+
+    def _take_maintenance_problem(self) -> EngineError | None:
+        """Return why maintenance failed since this was asked last."""
+        problem, self._maintenance_problem = self._maintenance_problem, None
+        return problem
 
     def _tolerated(self, problem: ProctorError | None) -> ProctorError | None:
         """Return the problem. Under the policy `strict` it is raised."""
@@ -290,7 +296,7 @@ class ContextLifecycle:
 
     # ── the engine outside of turns ──
 
-    def run_maintenance(self, reason: Literal["turn", "compaction"]) -> None:
+    def run_maintenance(self, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
         """Have the engine maintained, beside the turns. While one maintenance runs, no other is started."""
         if self._maintenance is not None and not self._maintenance.is_set():
             self._log.info("maintenance skipped", reason="the last one still runs")
@@ -316,12 +322,13 @@ class ContextLifecycle:
         await self._use.guard.forget(self.runtime_context(), reason)
 
     async def close(self) -> None:
-        """Wait a bounded time for maintenance."""
-        await self._wait_for_maintenance()
+        """Wait a bounded time for maintenance: a sitting of one turn is over before it has begun."""
+        await self._wait_for_maintenance(is_closing=True)
 
-    async def _wait_for_maintenance(self) -> None:
+    async def _wait_for_maintenance(self, *, is_closing: bool = False) -> None:
         """Wait for maintenance in the foreground. A call of the engine waits for the rest, as its guard allows."""
-        if self._maintenance is None or self._use.info.maintenance == "background":
+        is_beside = self._use.info.maintenance == "background" and not is_closing
+        if self._maintenance is None or is_beside:
             return
         with anyio.move_on_after(MAINTENANCE_S):
             await self._maintenance.wait()

@@ -114,8 +114,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     facts: dict[str, Any] | None = None
     """The main facts: as first stated in a `facts` row, as settled in the `summary` row.
 
-    In a `compaction` row: `backend` (the runtime), `ownsCompaction` (whether a context engine owns compaction),
-    `phase` (`began` or `ended`), `trigger`, `tokensBefore` and `tokensAfter`.
+    In a `compaction` row: `backend` (the runtime, such as `codex-app-server`), `ownsCompaction` (whether a context
+    engine owns compaction), `phase` (`began` or `ended`), `trigger`, `tokensBefore` and `tokensAfter`.
     """
 
     partial: bool = False
@@ -208,7 +208,7 @@ class TranscriptFold:
     def _compaction_line(self, event: CompactionBegan | CompactionEnded) -> Line:
         ended = event if isinstance(event, CompactionEnded) else None
         facts = {
-            "backend": self._backend,
+            "backend": self._backend.replace("_", "-"),
             "ownsCompaction": self._owns_compaction,
             "phase": "began" if ended is None else "ended",
             "trigger": event.trigger,

@@ -32,18 +32,22 @@ def error_block(error: ProctorError, formatter: CommandFormatter) -> RenderableT
 
 @dataclass(frozen=True, slots=True)
 class HangingRows:
-    """Rows of a name and a text, wrapped between words only: a long path is never broken. Print it unwrapped."""
+    """Rows of a name and a text, wrapped between words only: a long path is never broken. Print it unwrapped.
 
-    rows: Sequence[tuple[str, str]]
+    Of a `Text`, the style is used for the whole row.
+    """
+
+    rows: Sequence[tuple[str, str | Text]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = 2 + max(len(name) for name, _ in self.rows) + 2
         for name, text in self.rows:
             width = max(options.max_width - wide, 20)
-            lines = textwrap.wrap(legible(text), width, break_long_words=False, break_on_hyphens=False)
+            plain, style = (text.plain, text.style) if isinstance(text, Text) else (text, "")
+            lines = textwrap.wrap(legible(plain), width, break_long_words=False, break_on_hyphens=False)
             for at, line in enumerate(lines):
                 yield Text.assemble(
-                    ("" if at else f"  {name}", "dim"), " " * (wide if at else wide - 2 - len(name)), line
+                    ("" if at else f"  {name}", "dim"), " " * (wide if at else wide - 2 - len(name)), (line, style)
                 )
 
 

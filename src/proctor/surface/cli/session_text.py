@@ -72,18 +72,19 @@ def render_list(sessions: Sequence[SessionSummary]) -> RenderableType:
 def _state(summary: SessionSummary) -> Text:
     if summary.problem is not None:
         return Text(legible(summary.problem), style="bold red")
-    if summary.held_by is not None:
-        return Text(f"open in process {summary.held_by}", style="yellow")
     problems = [
         f"{plural(count, 'turn')} {word}"
         for count, word in (
-            (summary.unsettled, "unsettled"),
+            # While it is open, a turn may be running.
+            (summary.unsettled if summary.held_by is None else 0, "unsettled"),
             (summary.degraded, "without context"),
             (summary.uncommitted, "not committed"),
         )
         if count
     ]
-    return Text(", ".join(problems), style="bold red") if problems else Text("closed")
+    held = [] if summary.held_by is None else [f"open in process {summary.held_by}"]
+    style = "bold red" if problems else "yellow" if held else ""
+    return Text(", ".join((*problems, *held)) or "closed", style=style)
 
 
 def render_report(report: SessionReport, *, root: RootPaths, most_turns: int) -> RenderableType:
@@ -108,12 +109,12 @@ def render_report(report: SessionReport, *, root: RootPaths, most_turns: int) ->
     return Group(*parts)
 
 
-def _facts(report: SessionReport) -> Iterator[tuple[str, str]]:
+def _facts(report: SessionReport) -> Iterator[tuple[str, str | Text]]:
     summary = report.summary
     yield "created", moment(summary.created_at_ms)
     if summary.forked_from is not None:
         yield "forked from", summary.forked_from
-    yield "state", _state(summary).plain
+    yield "state", _state(summary)
     turns = plural(summary.turns, "completed turn")
     yield "turns", turns if not summary.discarded else f"{turns}, {summary.discarded:,} not completed"
     if report.settings is not None:
