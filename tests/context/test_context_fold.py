@@ -76,6 +76,7 @@ def test_fact_has_the_last_turn_and_counts_of_all() -> None:
         "thread": "resume",
         "reason": "same thread",
         "how": "items",
+        "whyText": None,
         "sha256": "sha256:1",
         "assembled": 2,
         "given": 1,

@@ -92,7 +92,7 @@ def test_prompt_that_is_refused_with_the_quoted_messages_is_asked_without_them(
         assert len(agent.requests) == 1
         return
     assert first is not None
-    assert "refused the prompt with the messages in it: the prompt is too long" in str(first.degraded)
+    assert "refused the prompt with what was quoted in it: the prompt is too long" in str(first.degraded)
     assert (first.how, first.given, first.sha256) == ("none", 0, None)
     assert agent.requests[0] == [("user", "One")]
     assert agent.requests[1][-1][1].count("> short") == 1

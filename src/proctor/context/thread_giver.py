@@ -81,8 +81,9 @@ class ThreadGiver:
     ) -> None:
         """Decide, project, call the hooks, give and ask. If the thread is gone, all of it is done once more.
 
-        If the agent refuses the prompt with what is quoted in it, it is asked the plain prompt. `problem` is why the engine does not apply in full. Raises EngineError under the policy `strict`, and what the
-        agent's session raises.
+        If the agent refuses the prompt with what is quoted in it, it is asked the plain prompt. `problem` is why the
+        engine does not apply in full. Raises EngineError under the policy `strict`, and what the agent's session
+        raises.
         """
         for is_gone in (False, True):
             decision = await self._decide(assembled, is_gone=is_gone, because=new_thread_because)
