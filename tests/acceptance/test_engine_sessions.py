@@ -399,6 +399,18 @@ def test_engine_that_hangs_delays_a_turn_only_to_its_deadline(
 
 
 @pytest.mark.requirement("context.errors")
+def test_engine_that_cannot_be_closed_or_maintained_costs_no_turn(lab: SessionLab, engine: Behaviour) -> None:
+    engine.failures = {"close": [ValueError("no")], "maintain turn": [ValueError("no")]}
+
+    async def talk() -> None:
+        await lab.sit(CODEX, "x", ["Prompt 1."], {"say": "Said 1."}, context=scripted())
+
+    bounded(talk)
+    assert [(each.degraded, each.commit) for each in contexts(lab)] == [(None, "committed")]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("context.errors")
 @pytest.mark.parametrize("runtime", [CODEX, CLAUDE])
 def test_text_that_no_wire_carries_reaches_the_model_and_breaks_nothing(
     runtime: str, lab: SessionLab, engine: Behaviour

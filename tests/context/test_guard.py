@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from proctor.context.engine import AssembleResult, CompactResult, CompactStatus, EngineContext, EngineInfo, TurnCommit
-from proctor.context.guard import DEADLINES, CancelSignal, Deadlines, EngineHealth, GuardedEngine
+from proctor.context.guard import DEADLINES, CancelSignal, Deadlines, EngineHealth, GuardedEngine, create_in_time
 from proctor.context.history import History, ListedHistory
 from proctor.errors import EngineError
 from proctor.event.message import CallPart, Message
@@ -332,3 +332,17 @@ def test_engine_is_closed_also_while_it_pauses() -> None:
     guard = guarded(engine(close=lambda: closed.append(True)), health=health)
     bounded(guard.close)
     assert closed == [True]
+
+
+def test_creation_that_hangs_is_given_up() -> None:
+    leave = threading.Event()
+
+    async def talk() -> None:
+        with pytest.raises(EngineError, match=r"engine e: its creation did not end within 0\.05 s") as refused:
+            await create_in_time("e", lambda _: leave.wait(30), None, deadline_s=0.05)  # type: ignore[arg-type,return-value]
+        assert refused.value.code == "engine.timeout"
+
+    try:
+        bounded(talk)
+    finally:
+        leave.set()

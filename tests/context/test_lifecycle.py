@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from proctor.campaign.health import is_program_fault
 from proctor.campaign.session_engine import COMPLETIONS_S, MOST_COMPLETIONS, LimitedModel
 from proctor.context.budget import WindowSource
 from proctor.context.engine import EngineContext, PromptCache
@@ -18,6 +19,7 @@ from proctor.context.guard import Deadlines, EngineHealth
 from proctor.context.report import report_session
 from proctor.context.store import read_store
 from proctor.errors import EngineError, InputError, ProctorError
+from proctor.errors.codes import CODES
 from proctor.event import model
 from proctor.event.message import AgentPart, Message, UserPart
 from proctor.event.row import CommitMade, ContextChosen
@@ -257,6 +259,12 @@ def test_turn_that_another_engine_lacks_is_blocked_and_known_by_bootstrap(
             assert behaviour.calls.count("bootstrap") == 1
 
     bounded(talk)
+
+
+@pytest.mark.requirement("context.selection")
+@pytest.mark.parametrize("code", [code for code in CODES if code.startswith("engine.")])
+def test_failure_of_an_engine_is_no_fault_of_the_agents_program(code: str) -> None:
+    assert not is_program_fault(code), "it would count against the runtime"
 
 
 # ── what the engine may use ──

@@ -1,5 +1,6 @@
 """The context engine of one sitting: created with its tools and its model, and closed when the sitting is over."""
 
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.context.budget import budget_for
 from proctor.context.engine import Complete, EngineContext, EngineSetup
 from proctor.context.engine_use import EngineUse
-from proctor.context.guard import CancelSignal, GuardedEngine
+from proctor.context.guard import CancelSignal, GuardedEngine, create_in_time
 from proctor.context.hooks import CompactionHook, PromptHook
 from proctor.context.kept_session import KeptSession, tools_digest
 from proctor.context.model import SessionSettings
@@ -30,6 +31,8 @@ from proctor.runtime.intake import ThreadIntake, intake_of
 from proctor.runtime.proof import ProofState
 from proctor.runtime.resolve import Candidate
 from proctor.spec.context_settings import ContextSettings
+
+log: Final = logging.getLogger("proctor.context.engine")
 
 Forgetting = Literal["reset", "delete"]
 
@@ -93,8 +96,7 @@ async def open_engine(
     folder = kept.paths.engine(settings.engine)
     make_folder(folder, exist_ok=True)
     setup = EngineSetup(session=kept.header.id, folder=folder, options=settings.options)
-    # In a thread: it may have to read its state from the disk.
-    guard = GuardedEngine(await anyio.to_thread.run_sync(create, setup), clock=clock)
+    guard = GuardedEngine(await create_in_time(settings.engine, create, setup), clock=clock)
     try:
         unmet = _find_unmet(guard, capabilities, runtime_id=agent.candidate.runtime_id)
         tools: tuple[Tool, ...] = ()
@@ -112,7 +114,15 @@ async def open_engine(
     finally:
         # Shielded: the engine of a cancelled caller is closed too, and the guard limits how long that takes.
         with anyio.CancelScope(shield=True):
-            await guard.close()
+            await _close(guard)
+
+
+async def _close(guard: GuardedEngine) -> None:
+    """Close an engine. What it has committed is durable, so a failure is only logged."""
+    try:
+        await guard.close()
+    except EngineError as error:
+        log.warning("the engine was not closed", extra={"engineId": guard.info.id, "reason": error.code})
 
 
 def _use_of(
@@ -228,10 +238,10 @@ def forget_engines(
 
 
 async def _forget(engine_id: str, setup: EngineSetup, reason: Forgetting) -> None:
-    guard = GuardedEngine(engine_by_id(engine_id)(setup), clock=SYSTEM_CLOCK)
+    guard = GuardedEngine(await create_in_time(engine_id, engine_by_id(engine_id), setup), clock=SYSTEM_CLOCK)
     budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
     context = EngineContext(session=setup.session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())
     try:
         await guard.forget(context, reason)
     finally:
-        await guard.close()
+        await _close(guard)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 import anyio
 import msgspec
@@ -20,8 +20,10 @@ from proctor.context.engine import (
     AssembleResult,
     CompactResult,
     ContextEngine,
+    CreateEngine,
     EngineContext,
     EngineInfo,
+    EngineSetup,
     TurnCommit,
 )
 from proctor.context.history import History
@@ -211,6 +213,16 @@ def _copy_json(value: Any) -> Any:
 
 class BadResultError(Exception):
     """An engine returned what it may not. The message says what, and what the author of the engine should do."""
+
+
+async def create_in_time(
+    engine_id: str, create: CreateEngine, setup: EngineSetup, *, deadline_s: float = DEADLINES.call_s
+) -> ContextEngine:
+    """Create an engine, in a thread: it may have to read its state. Raises what `create` raises, and EngineError."""
+    with anyio.move_on_after(deadline_s):
+        engine: Any = await _run_in_thread(partial(create, setup), finish=lambda: None)
+        return cast("ContextEngine", engine)
+    raise EngineError("engine.timeout", f"engine {engine_id}: its creation did not end within {deadline_s:g} s")
 
 
 class GuardedEngine:

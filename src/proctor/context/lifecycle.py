@@ -114,7 +114,8 @@ class ContextLifecycle:
             self._log.info("bootstrap completed")
             self._commits.bootstrapped()
             self.run_maintenance("bootstrap")
-            await self._wait_for_maintenance()
+            # Also in the background: what was said before may be more than fits before it is shortened.
+            await self._wait_for_maintenance(is_needed=True)
         self._is_bootstrapped = True
         return None
 
@@ -323,11 +324,11 @@ class ContextLifecycle:
 
     async def close(self) -> None:
         """Wait a bounded time for maintenance: a sitting of one turn is over before it has begun."""
-        await self._wait_for_maintenance(is_closing=True)
+        await self._wait_for_maintenance(is_needed=True)
 
-    async def _wait_for_maintenance(self, *, is_closing: bool = False) -> None:
+    async def _wait_for_maintenance(self, *, is_needed: bool = False) -> None:
         """Wait for maintenance in the foreground. A call of the engine waits for the rest, as its guard allows."""
-        is_beside = self._use.info.maintenance == "background" and not is_closing
+        is_beside = self._use.info.maintenance == "background" and not is_needed
         if self._maintenance is None or is_beside:
             return
         with anyio.move_on_after(MAINTENANCE_S):
