@@ -22,7 +22,8 @@ from proctor.context.kept_session import attempt_paths
 from proctor.event.message import AgentPart, CallPart, Message, UserPart
 from proctor.evidence.artifacts import RunnerRef, Seal
 from proctor.evidence.attempt_files import AttemptFiles
-from proctor.evidence.layout import RootPaths
+from proctor.evidence.digests import stamp
+from proctor.evidence.layout import RootPaths, render_artifact
 from proctor.evidence.reader import read_artifact
 from proctor.ids import EntryId
 from proctor.testing.journals import recorded_journals
@@ -504,6 +505,10 @@ def test_sitting_states_its_context_in_fact_and_seal(lab: SessionLab, engine: Be
     assert "not today" in facts[0].value["commitDetail"]
     assert [each.commit for each in contexts(lab)] == ["committed", "committed"], "the session knows more by now"
     assert [recheck(AttemptFiles(each)) for each in attempts] == [(), ()]
+    forged = stamp(replace(seals[0], commit="committed"))
+    attempts[0].seal.write_bytes(render_artifact(forged))
+    [finding] = recheck(AttemptFiles(attempts[0]))
+    assert (finding.file, finding.detail) == ("seal.json", "commit 'committed', but the frames say 'queued'")
 
 
 @pytest.mark.requirement("context.commit-once")

@@ -108,7 +108,8 @@ class Cancel(Protocol):
 Rewrite = Callable[[Mapping[EntryId, Message]], Awaitable[int]]
 """Stores replacements for entries of the history, by their ids, and returns how many were stored.
 
-The entries themselves never change. A replacement has the id of its entry, and the same kind of part.
+The entries themselves never change. A replacement has the id of its entry, and the same kind of part; a call keeps its
+tool, and a result its call. Raises ProctorError for any other, and while a turn runs: maintenance may reach into one.
 """
 
 Complete = Callable[[str], Awaitable[str]]
