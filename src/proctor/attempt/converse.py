@@ -1,35 +1,29 @@
 """A conversation: a session of many turns, with the same clocks and the same record as an attempt."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
+from proctor.attempt.kept_turns import KeptTurns
 from proctor.attempt.stream import EventStream, OffsetEvent
 from proctor.attempt.supervision import Supervision
-from proctor.attempt.threads import ThreadSlot
 from proctor.attempt.turn import TEARDOWN_S, take_turn
 from proctor.attempt.watchdog import ClockExpiry, LimitExceeded, Stop
 from proctor.context.compaction import Compaction, native_compaction, with_native
 from proctor.context.engine import CompactStatus
-from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
-from proctor.context.lifecycle import ContextLifecycle
 from proctor.context.model import SessionTurn, TurnContext
-from proctor.context.port import ThreadOpening
 from proctor.errors import InputError, ProctorError
 from proctor.errors.arguments import ArgumentChecker
-from proctor.event.model import CompactionBegan, CompactionEnded, Event, TextSaid, TurnAsked, TurnBegan
+from proctor.event.model import CompactionEnded, Event, TextSaid, TurnAsked
 from proctor.event.outcome import NOT_ENDED, Ending, Outcome, limit_text
-from proctor.event.row import CancelRequested, SteerTaken, SupervisorRow, TurnClosed, TurnWanted
-from proctor.event.usage import Usage, UsageFold
-from proctor.ids import AttemptId, RuntimeId, SessionKey, ThreadId
-from proctor.runtime.base import Session
-from proctor.runtime.capability import Capabilities, require_capability
+from proctor.event.row import CancelRequested, SteerTaken, TurnClosed, TurnWanted
+from proctor.ids import AttemptId, SessionKey, ThreadId
+from proctor.runtime.capability import require_capability
 
 
 class Turn:
@@ -101,9 +95,9 @@ class LiveSession:
         *,
         folder: Path | None,
         stream: EventStream,
-        keeper: SessionKeeper | None = None,
-        context: EngineUse | None = None,
+        turns: KeptTurns | None,
     ) -> None:
+        """`turns` keeps its turns. None if the session has no id."""
         self.workspace = supervision.workspace.root
         """The folder in which the agent works."""
         self.folder = folder
@@ -115,13 +109,10 @@ class LiveSession:
         self._supervision = supervision
         self._request = supervision.request
         self._stream = stream
-        self._keeper = keeper
+        self._turns = turns
+        self._keeper = None if turns is None else turns.keeper
+        self._lifecycle = None if turns is None else turns.lifecycle
         self._compaction: CompactionEnded | None = None
-        self._port: _Port | None = None
-        self._lifecycle: ContextLifecycle | None = None
-        if context is not None and keeper is not None:
-            self._port = _Port(supervision)
-            self._lifecycle = ContextLifecycle(context, keeper=keeper, port=self._port)
         self._work: _Work | None = None
         self._wake = anyio.Event()
         # Why the session has ended or is ending; None while it accepts turns.
@@ -282,29 +273,10 @@ class LiveSession:
         Between turns the clocks run too, but silence does not count as a stall.
         """
         try:
-            await self._run_turns()
-        finally:
-            self._done.set()
-
-    async def live_with(self, threads: ThreadSlot, tasks: TaskGroup) -> None:
-        """As `live`, with a context engine: its turns open native threads in `threads`, and start work in `tasks`."""
-        assert self._port is not None, "the session has a context engine"
-        assert self._lifecycle is not None, "the session has a context engine"
-        self._port.threads, self._port.tasks = threads, tasks
-        try:
-            await self._lifecycle.open()
-            await self._run_turns()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._lifecycle.close()
-                await threads.close()
-            # Only now: what the engine does beside the turns is cancelled after that.
-            self._done.set()
-
-    async def _run_turns(self) -> None:
-        try:
             # Shielded, so that the turn of a cancelled caller is recorded as cancelled. `close` ends this loop.
             with self._scope:
+                if self._lifecycle is not None:
+                    await self._lifecycle.open()
                 while self._over is None:
                     await self._watched(self._wake.wait, stop=anyio.Event())
                     if (work := self._work) is not None:
@@ -313,6 +285,7 @@ class LiveSession:
                         await self._settle(work)
         finally:
             self._over = self._over or "the session was closed"
+            self._done.set()
 
     async def close(self, *, why: str | None = None) -> None:
         """Stop a running turn as cancelled, accept no more turns, and wait for the end, at most 2 × TEARDOWN_S.
@@ -347,13 +320,8 @@ class LiveSession:
             self.answer = event.text
         elif isinstance(event, CompactionEnded):
             self._compaction = event
-        if self._port is not None:
-            self._port.feed(event)
-        if self._lifecycle is not None and isinstance(event, CompactionBegan | CompactionEnded):
-            self._lifecycle.compaction_seen(event)
-        if self._keeper is not None:
-            self._keeper.feed(event)
-            self._supervision.last_turn = self._keeper.last_turn
+        if self._turns is not None:
+            self._turns.feed(event)
         self._stream.publish(event)
 
     def _require(self, capability: str) -> None:
@@ -380,14 +348,15 @@ class LiveSession:
         return turn
 
     async def _take(self, start: Callable[[], Awaitable[None]]) -> None:
-        if self._keeper is not None:
-            await self._keeper.admit()
-        await take_turn(self._supervision, start)
+        if self._turns is not None:
+            await self._turns.take(start)
+        else:
+            await take_turn(self._supervision, start)
 
     async def _ask(self, prompt: str, output_schema: Mapping[str, Any] | None) -> None:
         session = self._supervision.session
-        if self._lifecycle is not None:
-            await self._lifecycle.run_turn(prompt, output_schema=output_schema)
+        if self._turns is not None:
+            await self._turns.ask(prompt, output_schema=output_schema)
         elif session is not None:
             await session.turn(prompt, output_schema=output_schema)
 
@@ -395,12 +364,7 @@ class LiveSession:
         """End a turn, and end the session if a limit is exceeded or its process is gone."""
         supervision = self._supervision
         supervision.tap.record(TurnClosed())
-        if self._keeper is not None:
-            await self._keeper.settle()
-        context = None
-        if self._lifecycle is not None and self._keeper is not None:
-            await self._lifecycle.finalize_turn()
-            context = self._lifecycle.context_of(self._keeper.last_over)
+        context = None if self._turns is None else await self._turns.settle()
         self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(
@@ -440,51 +404,3 @@ class LiveSession:
                 self.failure, self._over = cause, "its record could not be written"
             case _:
                 pass
-
-
-class _Port:
-    """The agent of a sitting, for the lifecycle of its turns."""
-
-    def __init__(self, supervision: Supervision) -> None:
-        self.threads: ThreadSlot | None = None
-        self.tasks: TaskGroup | None = None
-        self.has_turn_begun = False
-        self._supervision = supervision
-        self._usage = UsageFold()
-
-    def feed(self, event: Event) -> None:
-        """Take a recorded event."""
-        self._usage.feed(event)
-        if isinstance(event, TurnAsked | TurnBegan):
-            self.has_turn_begun = isinstance(event, TurnBegan)
-
-    @property
-    def runtime_id(self) -> RuntimeId:
-        return self._supervision.request.runtime.id
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._supervision.request.runtime.capabilities
-
-    @property
-    def session(self) -> Session | None:
-        return self._supervision.session if self._supervision.is_agent_alive else None
-
-    @property
-    def ending(self) -> Ending:
-        return self._supervision.recording.derivation.ending
-
-    @property
-    def usage(self) -> Usage | None:
-        return self._usage.last_turn()
-
-    def record(self, row: SupervisorRow) -> None:
-        self._supervision.tap.record(row)
-
-    async def open_thread(self, opening: ThreadOpening) -> Session:
-        assert self.threads is not None, "the sitting is open"
-        return await self.threads.open(opening)
-
-    def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        assert self.tasks is not None, "the sitting is open"
-        self.tasks.start_soon(work)

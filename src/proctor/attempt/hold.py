@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ from msgspec import structs
 
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.finalize import finalize
+from proctor.attempt.kept_turns import KeptTurns
 from proctor.attempt.model import AttemptRequest
 from proctor.attempt.stream import EventStream, replayed
 from proctor.attempt.supervision import Supervision
-from proctor.attempt.threads import ThreadSlot
 from proctor.attempt.turn import open_session
 from proctor.attempt.workspace_layout import InPlace, private_workspace, remove_scratch
-from proctor.context.engine_use import EngineUse
-from proctor.context.keeper import SessionKeeper
 from proctor.errors import MachineError, ProctorError
 from proctor.event.row import SessionRefusal
 from proctor.evidence.seal import write_seal
@@ -56,13 +53,10 @@ async def hold_session(
     *,
     keep: RecordMode,
     workspace: Path | None,
-    keeper: SessionKeeper | None = None,
-    context: EngineUse | None = None,
 ) -> AsyncIterator[LiveSession]:
     """Open a conversation that works directly in `workspace`, or in an empty folder that is removed at the end.
 
-    `keeper` keeps its turns, if it is a sitting of a session with an id. `context` is its context engine: the native
-    thread is then opened by the first turn.
+    With a context engine, the native thread is opened by the first turn.
 
     At the end, in this order: the running turn is stopped, the session is closed, the evidence is sealed, and the
     scratch folder is removed. Raises ProctorError if the session cannot be opened or its evidence cannot be written.
@@ -70,7 +64,7 @@ async def hold_session(
     if keep is RecordMode.OFF:
         # Nothing is stored that could grow.
         request = replace(request, limits=structs.replace(request.limits, evidence_bytes=sys.maxsize))
-    holder = _SessionHolder(request, keep=keep, workspace=workspace, keeper=keeper, context=context)
+    holder = _SessionHolder(request, keep=keep, workspace=workspace)
     try:
         await holder.lay_out()
         with holder.open_recording():
@@ -113,8 +107,6 @@ class _SessionHolder:
         *,
         keep: RecordMode,
         workspace: Path | None,
-        keeper: SessionKeeper | None,
-        context: EngineUse | None,
     ) -> None:
         self._is_on_disk = keep is RecordMode.DISK
         base_root = request.judging / "base" if self._is_on_disk else None
@@ -130,14 +122,13 @@ class _SessionHolder:
             if self._is_on_disk
             else None,
         )
+        self._turns = None if request.kept is None else KeptTurns(self._supervision, request.kept)
         self._live = LiveSession(
             self._supervision,
             folder=request.paths.folder if self._is_on_disk else None,
             stream=self._stream,
-            keeper=keeper,
-            context=context,
+            turns=self._turns,
         )
-        self._has_engine = context is not None
 
     def _yield_turn(self, why: str) -> None:
         self._live.yield_turn(why)
@@ -184,25 +175,13 @@ class _SessionHolder:
         live, supervision = self._live, self._supervision
         sitting = supervision.request.sitting
         is_import = sitting is not None and sitting.is_import
-        if self._has_engine:
-            threads = ThreadSlot(supervision, tasks)
-            if is_import:
-                # Not left to the first turn: what the thread holds already is part of its history.
-                await threads.import_history()
-            failure: Exception | None = None
-            async with anyio.create_task_group() as work:
-                work.start_soon(partial(live.live_with, threads, work))
-                try:
-                    yield
-                except Exception as error:
-                    # Not raised inside the task group, which would wrap the caller's own error in a group.
-                    failure = error
-                # What the engine still does beside the turns is ended with the sitting.
-                work.cancel_scope.cancel()
-            if failure is not None:
-                raise failure
-            if threads.failure is not None:
-                raise threads.failure
+        if self._turns is not None and self._turns.lifecycle is not None:
+            async with self._turns.open_threads() as threads:
+                if is_import:
+                    # Not left to the first turn: what the thread holds already is part of its history.
+                    await threads.import_history()
+                tasks.start_soon(live.live)
+                yield
             return
         async with open_session(supervision) as session:
             if is_import:

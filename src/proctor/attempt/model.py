@@ -12,6 +12,8 @@ from proctor.attempt.watchdog import ClockName
 from proctor.clock import Clock
 from proctor.contain.intent import IntentLog
 from proctor.contain.ladder import Containment
+from proctor.context.engine_use import EngineUse
+from proctor.context.keeper import SessionKeeper
 from proctor.errors import ProctorError
 from proctor.event.model import Event
 from proctor.event.row import ASKED_TO_STOP, CancelRequested
@@ -59,6 +61,16 @@ class Watcher:
 
     def event_recorded(self, attempt: AttemptId, event: Event) -> None:
         """Called when an event of the attempt has been recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSitting:
+    """The sitting of a session that stores its turns."""
+
+    keeper: SessionKeeper
+    """Stores the turns."""
+    engine: EngineUse | None
+    """The context engine. None if only the native thread remembers what was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +149,8 @@ class AttemptRequest:
     """Whether the agent stores the thread, so that it can be resumed."""
     sitting: SittingRef | None = None
     """Which sitting of which session the attempt is. None if it belongs to no session with an id."""
+    kept: KeptSitting | None = None
+    """What stores its turns. None if nothing does."""
     resume: ThreadId | None = None
     """Thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None

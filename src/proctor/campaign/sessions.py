@@ -16,7 +16,7 @@ from msgspec import structs
 from proctor import places
 from proctor.attempt.converse import LiveSession
 from proctor.attempt.hold import RecordMode, hold_session
-from proctor.attempt.model import DECIDE_S, AttemptRequest, Watcher
+from proctor.attempt.model import DECIDE_S, AttemptRequest, KeptSitting, Watcher
 from proctor.campaign.agents import Agents, KeptFolders
 from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
@@ -384,6 +384,7 @@ class Sessions:
                 tools=request.tools if sitting is None else sitting.tools,
                 tool_deadline_s=request.tool_deadline_s,
                 sitting=None if sitting is None else sitting.ref,
+                kept=None if sitting is None else KeptSitting(keeper=sitting.keeper, engine=sitting.engine),
                 is_persistent=sitting is not None and not sitting.ref.is_ephemeral,
                 resume=decision.thread if decision is not None and decision.how == "resume" else None,
                 fork=decision.thread if decision is not None and decision.how == "fork" else None,
@@ -395,8 +396,6 @@ class Sessions:
                     ask,
                     keep=self._keep,
                     workspace=request.workspace if sitting is None else sitting.workspace,
-                    keeper=None if sitting is None else sitting.keeper,
-                    context=None if sitting is None else sitting.engine,
                 ) as live:
                     self._open[attempt] = live
                     place.opened()
