@@ -20,7 +20,7 @@ from proctor.config.load import load_config
 from proctor.evidence import layout
 from proctor.model import script
 from proctor.model.script import Script, load_script
-from proctor.spec import campaign_options, criterion, expect, model, prices, probe_options
+from proctor.spec import campaign_options, context_settings, criterion, expect, model, prices, probe_options
 from proctor.spec.check import find_errors
 from proctor.spec.load import SpecOverrides, load_spec
 from proctor.spec.model import CampaignSpec
@@ -36,7 +36,7 @@ TUTORIAL = ROOT / "docs/tutorial.md"
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 PAGES = [README, *ROOT.glob("docs/**/*.md")]
 SPEC_MODULES = (
-    *(model, criterion, probe_options, expect, campaign_options, prices),
+    *(model, criterion, probe_options, expect, campaign_options, prices, context_settings),
     *(import_module(f"proctor.spec.{file.stem}") for file in Path(spec.__path__[0]).glob("*_probes.py")),
 )
 GLOSSARY = {

@@ -243,8 +243,8 @@ class LiveSession:
         self._ready()
         if self._lifecycle is not None:
             await self._lifecycle.forget("reset")
-        sitting = self._request.sitting
-        await self._kept().reset(engine=None if sitting is None else sitting.engine)
+        context = self._request.context
+        await self._kept().reset(engine=None if context is None else context.engine)
         self._over = "it was reset; open it again"
         self._wake.set()
 

@@ -17,7 +17,7 @@ from proctor.context.keeper import SessionKeeper
 from proctor.errors import ProctorError
 from proctor.event.model import Event
 from proctor.event.row import ASKED_TO_STOP, CancelRequested
-from proctor.evidence.artifacts import RequiredProbe, SittingRef
+from proctor.evidence.artifacts import ContextRef, RequiredProbe, SittingRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
@@ -151,6 +151,10 @@ class AttemptRequest:
     """Which sitting of which session the attempt is. None if it belongs to no session with an id."""
     kept: KeptSitting | None = None
     """What stores its turns. None if nothing does."""
+    context: ContextRef | None = None
+    """The context engine, as attempt.json names it. None without one."""
+    refusal: ProctorError | None = None
+    """Why the agent cannot be asked. The attempt then ends as refused. None if it can."""
     resume: ThreadId | None = None
     """Thread to continue. At most one of `resume` and `fork` is set."""
     fork: ThreadId | None = None

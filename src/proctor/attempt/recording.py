@@ -81,7 +81,7 @@ def open_recording(
             trace=calls.append,
             transcript=transcript.append,
             run_id=request.run_id,
-            owns_compaction=request.sitting is not None and request.sitting.owns_compaction,
+            owns_compaction=request.context is not None and request.context.owns_compaction,
         )
         tap = RecordingTap(frames, derivation, derived=(calls, transcript, probes), watcher=watcher)
         if planted is not None:
@@ -121,6 +121,7 @@ def write_first_files(request: AttemptRequest, *, prompt: str, base: Digest, red
         tools=flow.tools,
         secret_names=tuple(secret.name for secret in request.secrets),
         sitting=request.sitting,
+        context=request.context,
         created_at_ms=request.clock.wall_ms(),
     )
     return {

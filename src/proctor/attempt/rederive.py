@@ -58,7 +58,7 @@ def rederive(files: AttemptFiles) -> RederiveResult:
         trace=trace.append,
         transcript=transcript.append,
         run_id=record.run_id,
-        owns_compaction=record.sitting is not None and record.sitting.owns_compaction,
+        owns_compaction=record.context is not None and record.context.owns_compaction,
     )
     reading = files.rows(layout.FRAMES, Row)
     laws = Laws()

@@ -13,6 +13,7 @@ import anyio.to_thread
 from proctor import places
 from proctor.attempt.finalize import finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
+from proctor.attempt.kept_turns import KeptTurns
 from proctor.attempt.machine import Move, State, after
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.probing import ProbeRunner
@@ -23,15 +24,15 @@ from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop
 from proctor.attempt.workspace_layout import TMP, WORKSPACE, private_workspace, remove_scratch
 from proctor.errors import Bucket, MachineError, ProctorError, bucket_of, disk_error
 from proctor.event.claim import with_footer
+from proctor.event.model import Event
 from proctor.event.outcome import OPERATOR_CANCEL
-from proctor.event.row import FailureFound, HookEnded
+from proctor.event.row import FailureFound, HookEnded, TurnClosed, TurnWanted
 from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.seal import write_seal
 from proctor.evidence.summary import AttemptSummary
 from proctor.probe.kind import UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.runtime.agent_fences import writes_only_own_folders
-from proctor.runtime.base import Session
 from proctor.spec.choices import Isolation
 from proctor.workspace.capture import Capture, capture
 from proctor.workspace.remove import remove
@@ -86,6 +87,9 @@ class _AttemptSteps:
         self.state = State.QUEUED
         self._request = request
         self._supervision = Supervision(request, private_workspace(request))
+        self._turns: KeptTurns | None = None
+        if request.kept is not None:
+            self._turns = KeptTurns(self._supervision, request.kept, thread_opened=self._thread_opened)
         self._root = self._supervision.workspace.root
         self._prompt = with_footer(request.mission.prompt)
         self._stop_cause: ClockName | Literal["other"] | None = None
@@ -104,9 +108,9 @@ class _AttemptSteps:
         request, supervision = self._request, self._supervision
         self.move(Move.PREPARE)
         request.paths.create()
-        with supervision.open_recording(partial(request.watcher.event_recorded, request.attempt_id)):
+        with supervision.open_recording(self._event_recorded):
             await self._prepare()
-            await self._watched(self._work)
+            await self._run_agent()
             request.turn_over()
             # Otherwise an agent that exceeds a limit just before its turn ends would keep the probes from running.
             supervision.watch.lift_limits()
@@ -145,7 +149,28 @@ class _AttemptSteps:
         self._probes = self._make_runner()
         self._disk = ScratchDisk(request.scratch, base=_space_of(supervision.base), owned=self._owned_folders)
 
+    def _event_recorded(self, event: Event) -> None:
+        self._request.watcher.event_recorded(self._request.attempt_id, event)
+        if self._turns is not None:
+            self._turns.feed(event)
+
     # ── under the clocks ──
+
+    async def _run_agent(self) -> None:
+        """Do everything up to the end of the turn and of its session. With a context engine, the turn is committed."""
+        turns = self._turns
+        if turns is None:
+            await self._watched(self._work)
+            return
+        try:
+            async with turns.open_threads():
+                await self._watched(self._work)
+                if turns.keeper.open_turn is not None:
+                    # Not under the clocks: they measure the agent, which is done.
+                    self._supervision.tap.record(TurnClosed())
+                    await turns.settle()
+        except ProctorError as error:
+            self._record_stop(error)
 
     async def _watched(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run work that may take long until it ends, a clock expires, a stop is requested or recording fails."""
@@ -223,19 +248,36 @@ class _AttemptSteps:
         return await run_hook(phase, self._request, workspace=str(self._root), redactor=redactor)
 
     async def _run_turn(self) -> None:
+        if self._request.refusal is not None:
+            raise self._request.refusal
+        if (turns := self._turns) is not None:
+            self._supervision.tap.record(TurnWanted(text=self._prompt))
+            await self._take(turns.take, turns.ask)
+            return
         async with open_session(self._supervision) as session:
+            self._thread_opened()
+            await self._take(partial(take_turn, self._supervision), session.turn)
+
+    async def _take(
+        self, take: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]], ask: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Take the turn. From its end on, the attempt cannot be cancelled: closing the session takes a while."""
+
+        async def start() -> None:
+            await ask(self._prompt)
+            self._request.turn_over()
+
+        try:
+            await take(start)
+        finally:
+            # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
+            self._find_full_disk()
+
+    def _thread_opened(self) -> None:
+        # A context engine may open another thread in the same turn.
+        if self.state is State.SESSION_STARTING:
             self.move(Move.READY)
             self.move(Move.ASK)
-            try:
-                await take_turn(self._supervision, partial(self._ask, session))
-            finally:
-                # An agent that the full disk has stopped may have ended before the next tick. Its home still exists.
-                self._find_full_disk()
-
-    async def _ask(self, session: Session) -> None:
-        """Take the turn. From its end on, the attempt cannot be cancelled: closing the session takes a while."""
-        await session.turn(self._prompt)
-        self._request.turn_over()
 
     def _record_stop(self, cause: Stop) -> None:
         """Record why the work is being stopped, before it is cancelled."""

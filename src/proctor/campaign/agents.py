@@ -131,6 +131,11 @@ class Agents:
         """The folder with what the probes of every attempt see. No agent sees it."""
         return self.scratch / "judging"
 
+    @property
+    def sessions(self) -> Path:
+        """The folder with the sessions of attempts that have a context engine. No agent sees it."""
+        return self.scratch / "sessions"
+
     async def choose(self, flow: ResolvedFlow, pool: HostPool) -> Candidate:
         """Return the current runtime of a flow: the first of its chain that starts.
 

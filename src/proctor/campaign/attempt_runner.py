@@ -1,6 +1,7 @@
 """One attempt of a trial, from its row in the ledger to the durable seal."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from proctor.attempt.supervise import run_attempt
 from proctor.attempt.watchdog import ClockName
 from proctor.campaign.agents import Agents
 from proctor.campaign.durable import SharedSync
+from proctor.campaign.flow_engines import AttemptSession, SessionPlace, open_attempt_session
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.open import OpenCampaign
 from proctor.campaign.scratch import kept_workspace
@@ -65,8 +67,13 @@ class AttemptRunner:
         started_at_ms: int,
         left: tuple[ClockName, int] | None,
         at_rest: Callable[[], None],
+        session: SessionPlace | None = None,
     ) -> AttemptResult:
-        """Record the attempt as running, then run it. If the result has a seal, the seal is durable on return."""
+        """Record the attempt as running, then run it. If the result has a seal, the seal is durable on return.
+
+        `session` is where the attempt has its session, if the flow has a context engine; None for a new one in the
+        scratch of the run.
+        """
         attempt = AttemptId(f"{trial.id}.{n}")
         stop = self.stops.of(attempt)
         run_id = self.opened.run_id
@@ -76,7 +83,9 @@ class AttemptRunner:
         await self.commit.put(writer.start_attempt(attempt, trial=trial.id, n=n, run=run_id, at_ms=started_at_ms))
         self.watcher.started(attempt, runtime_id=candidate.runtime_id)
         script = None if mission.script is None else self.opened.ready.scripts[mission.script]
-        with self.agents.playing(attempt, script, flow, candidate) as model:
+        async with AsyncExitStack() as stack:
+            model = stack.enter_context(self.agents.playing(attempt, script, flow, candidate))
+            opened = await self._open_session(stack, attempt, flow, candidate, session)
             frozen, key = self.opened.frozen, mission.workspace.key
             ask = AttemptRequest(
                 attempt_id=attempt,
@@ -110,7 +119,11 @@ class AttemptRunner:
                 hidden_files=frozen.overlay_of(mission),
                 spec_folder=self.loaded.folder,
                 facts=facts,
+                tools=() if opened is None else opened.tools,
                 is_persistent=flow.persistence is Persistence.PERSISTENT,
+                kept=None if opened is None else opened.kept,
+                context=None if opened is None else opened.context,
+                refusal=None if opened is None else opened.refusal,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
                 stop=stop,
@@ -132,6 +145,35 @@ class AttemptRunner:
                 # The seal must be durable before the ledger says that it exists.
                 await self.disk.make_durable()
         return result
+
+    async def _open_session(
+        self,
+        stack: AsyncExitStack,
+        attempt: AttemptId,
+        flow: ResolvedFlow,
+        candidate: Candidate,
+        place: SessionPlace | None,
+    ) -> AttemptSession | None:
+        """Open the session of an attempt until `stack` is closed; None if the flow has no context engine."""
+        engine = self.opened.ready.engines.get(flow.id)
+        if engine is None:
+            return None
+        run_id = self.opened.run_id
+        # Its id is unique, because an engine may keep something of a session elsewhere, too.
+        own = SessionPlace(folder=self.agents.sessions / f"{run_id}.{attempt}", is_kept=self.is_scratch_kept)
+        return await stack.enter_async_context(
+            open_attempt_session(
+                engine,
+                place or own,
+                root=self.root,
+                run_id=run_id,
+                attempt=attempt,
+                flow=flow,
+                candidate=candidate,
+                is_ephemeral=flow.persistence is Persistence.EPHEMERAL,
+                clock=self.clock,
+            )
+        )
 
     def _keep_workspace(self, attempt: AttemptId) -> Path | None:
         is_kept = self.loaded.spec.keep.workspaces and not self.is_scratch_kept

@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from proctor import places
 from proctor.campaign.examine_programs import ProgramExaminer
+from proctor.campaign.flow_engines import FlowEngine, find_flow_engines
 from proctor.campaign.hiding import AgentSight, find_judging_paths, find_sight, why_not_enforced
 from proctor.campaign.locate_error import locate_errors
 from proctor.campaign.logins import FlowIdentity, FlowLogin, Place, find_identities, find_login
@@ -55,6 +56,8 @@ class PreflightResult:
     scripts: Mapping[str, Script]
     dialects: Dialects
     """What scripts may use. Empty if no flow has a scripted model."""
+    engines: Mapping[FlowId, FlowEngine]
+    """The context engines of the flows that have one."""
     warnings: tuple[str, ...] = ()
 
 
@@ -101,6 +104,7 @@ def _check(
     candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
     identities = find_identities(loaded, flows, chains=candidates, logins=joining.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
+    engines = find_flow_engines(loaded, flows, config=config, chains=candidates)
     secrets = secrets_of(loaded, runtimes, [each.credential for each in identities.values()], given=given)
     planted = tripwire.plant()
     reap_leftovers(places.spawns_dir())
@@ -133,6 +137,7 @@ def _check(
         sights=sights,
         scripts=scripts,
         dialects=load_dialects(config) if any(flow.model.is_scripted for flow in flows) else {},
+        engines=engines,
         warnings=tuple(dict.fromkeys(joining.warnings)),
     )
 

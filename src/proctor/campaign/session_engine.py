@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.context.budget import budget_for
-from proctor.context.engine import Complete, EngineContext, EngineSetup
+from proctor.context.engine import Complete, CreateEngine, EngineContext, EngineInfo, EngineSetup
 from proctor.context.engine_use import EngineUse
 from proctor.context.guard import CancelSignal, GuardedEngine, create_in_time
 from proctor.context.hooks import CompactionHook, PromptHook
@@ -21,12 +21,14 @@ from proctor.context.model import SessionSettings
 from proctor.context.payload import Payload
 from proctor.context.project import ProjectionMode
 from proctor.context.registry import engine_by_id
-from proctor.errors import EngineError, ProctorError
+from proctor.errors import EngineError, ProctorError, RefusedError
+from proctor.event.row import FailurePolicy
+from proctor.evidence.artifacts import ContextRef
 from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import SessionPaths
-from proctor.ids import ProcessId, RuntimeId, SessionKey
+from proctor.ids import ProcessId, SessionKey
 from proctor.runtime.base import Tool
-from proctor.runtime.capability import Capabilities, missing_capability
+from proctor.runtime.capability import WORDS, missing_capability
 from proctor.runtime.intake import ThreadIntake, intake_of
 from proctor.runtime.proof import ProofState
 from proctor.runtime.resolve import Candidate
@@ -76,48 +78,44 @@ class SittingAgent:
     """The caller's tools."""
     takes_more_tools: bool
     """Whether tools of the engine can be offered too. A thread keeps the tools that it was started with."""
-    complete: Complete
-    """Calls the agent as a model."""
-    is_origin_continued: bool
+    complete: Complete | None = None
+    """Calls the agent as a model. None if that is not possible."""
+    is_origin_continued: bool = False
     """Whether the session that this one was forked from may have continued its thread since."""
 
 
 @asynccontextmanager
 async def open_engine(
-    asked: ContextRequest, kept: KeptSession, agent: SittingAgent, *, clock: Clock
+    asked: ContextRequest, create: CreateEngine, kept: KeptSession, agent: SittingAgent, *, clock: Clock
 ) -> AsyncIterator[tuple[EngineUse, tuple[Tool, ...]]]:
     """Create the engine. Yields how it is used, and the tools that it offers to the agent.
 
-    Raises InputError for an engine or an option that does not exist, MachineError or EvidenceError if it cannot be
-    loaded or cannot use its folder, and under `strict` EngineError and RefusedError if it cannot work on the runtime.
+    Raises InputError for an option that does not exist, MachineError or EvidenceError if it cannot use its folder, and
+    under `strict` EngineError and RefusedError if it cannot work on the runtime.
     """
     settings, capabilities = asked.settings, agent.candidate.runtime.capabilities
-    create = engine_by_id(settings.engine)
     folder = kept.paths.engine(settings.engine)
     make_folder(folder, exist_ok=True)
     setup = EngineSetup(session=kept.header.id, folder=folder, options=settings.options)
     guard = GuardedEngine(await create_in_time(settings.engine, create, setup), clock=clock)
     try:
-        unmet = _find_unmet(guard, capabilities, runtime_id=agent.candidate.runtime_id)
+        unmet: ProctorError | None = find_unmet(guard.info, agent.candidate, policy=settings.policy)
         tools: tuple[Tool, ...] = ()
         try:
             if capabilities.dynamic_tools and agent.takes_more_tools:
                 tools = _without_taken(await guard.tools(), agent.tools, engine=settings.engine)
         except EngineError as error:
             unmet = unmet or error
-        intake = _intake(agent.candidate)
-        if intake.form is None and unmet is None and settings.policy == "strict":
-            unmet = missing_capability("takes_history", runtime_id=agent.candidate.runtime_id)
         if unmet is not None and settings.policy == "strict":
             raise unmet
-        yield _use_of(asked, guard, agent, tools, intake=intake, clock=clock, unmet=unmet), tools
+        yield _use_of(asked, guard, agent, tools, clock=clock, unmet=unmet), tools
     finally:
         # Shielded: the engine of a cancelled caller is closed too, and the guard limits how long that takes.
         with anyio.CancelScope(shield=True):
-            await _close(guard)
+            await close_engine(guard)
 
 
-async def _close(guard: GuardedEngine) -> None:
+async def close_engine(guard: GuardedEngine) -> None:
     """Close an engine. What it has committed is durable, so a failure is only logged."""
     try:
         await guard.close()
@@ -131,7 +129,6 @@ def _use_of(
     agent: SittingAgent,
     tools: tuple[Tool, ...],
     *,
-    intake: ThreadIntake,
     clock: Clock,
     unmet: ProctorError | None,
 ) -> EngineUse:
@@ -150,7 +147,7 @@ def _use_of(
         model=agent.model,
         tools=frozenset(tool.name for tool in offered),
         tools_digest=tools_digest(offered),
-        intake=intake,
+        intake=_intake(agent.candidate),
         process=agent.process,
         is_origin_continued=agent.is_origin_continued,
         before_prompt_build=asked.before_prompt_build,
@@ -173,11 +170,21 @@ def _intake(candidate: Candidate) -> ThreadIntake:
     )
 
 
-def _find_unmet(guard: GuardedEngine, capabilities: Capabilities, *, runtime_id: RuntimeId) -> ProctorError | None:
-    """Return which requirement of the engine the runtime does not meet. None if it meets all."""
-    for name in guard.info.requires:
-        if not getattr(capabilities, name, False):
+def context_ref(info: EngineInfo) -> ContextRef:
+    """Return what attempt.json says of an engine."""
+    return ContextRef(engine=info.id, owns_compaction=info.owns_compaction)
+
+
+def find_unmet(info: EngineInfo, candidate: Candidate, *, policy: FailurePolicy) -> RefusedError | None:
+    """Return what the engine needs of the runtime under this policy, and the runtime cannot do. None if nothing."""
+    capabilities, runtime_id = candidate.runtime.capabilities, candidate.runtime_id
+    for name in info.requires:
+        if name not in WORDS:
+            return RefusedError("runtime.capability", f"the engine {info.id} requires {name!r}, which is no capability")
+        if not getattr(capabilities, name):
             return missing_capability(name, runtime_id=runtime_id)
+    if policy == "strict" and _intake(candidate).form is None:
+        return missing_capability("takes_history", runtime_id=runtime_id)
     return None
 
 
@@ -239,9 +246,14 @@ def forget_engines(
 
 async def _forget(engine_id: str, setup: EngineSetup, reason: Forgetting) -> None:
     guard = GuardedEngine(await create_in_time(engine_id, engine_by_id(engine_id), setup), clock=SYSTEM_CLOCK)
-    budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
-    context = EngineContext(session=setup.session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())
     try:
-        await guard.forget(context, reason)
+        await forget_engine(guard, setup.session, reason)
     finally:
-        await _close(guard)
+        await close_engine(guard)
+
+
+async def forget_engine(guard: GuardedEngine, session: SessionKey, reason: Forgetting) -> None:
+    """Have an engine forget a session that is in no sitting. Raises EngineError."""
+    budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
+    context = EngineContext(session=session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())
+    await guard.forget(context, reason)

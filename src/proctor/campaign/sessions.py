@@ -22,7 +22,7 @@ from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hosts import HostPool
 from proctor.campaign.preflight import PreflightResult, preflight
 from proctor.campaign.scratch import open_scratch
-from proctor.campaign.session_engine import ContextRequest, SittingAgent, open_engine
+from proctor.campaign.session_engine import ContextRequest, SittingAgent, context_ref, open_engine
 from proctor.campaign.stamp import stamp
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
@@ -31,6 +31,7 @@ from proctor.context.engine_use import EngineUse
 from proctor.context.keeper import SessionKeeper
 from proctor.context.kept_session import AGENT_HOMES, KeptSession, open_kept_session, tools_digest
 from proctor.context.model import SessionSettings, Sitting, SittingState
+from proctor.context.registry import engine_by_id
 from proctor.context.store import read_store
 from proctor.errors import EngineError, EvidenceError, InputError, MachineError, ProctorError, RefusedError, disk_error
 from proctor.event.outcome import Outcome
@@ -220,8 +221,6 @@ class Sessions:
                             tools=catalog,
                             is_import=sitting.is_import,
                             is_ephemeral=sitting.is_ephemeral,
-                            engine=None if engine is None else engine.info.id,
-                            owns_compaction=engine is not None and engine.info.owns_compaction,
                         ),
                         decision=decision,
                         folders=folders,
@@ -263,7 +262,8 @@ class Sessions:
             complete=partial(self._complete, request, candidate),
             is_origin_continued=self._is_origin_continued(kept),
         )
-        opened = open_engine(asked.context, kept, agent, clock=self._agents.clock)
+        create = engine_by_id(asked.context.settings.engine)
+        opened = open_engine(asked.context, create, kept, agent, clock=self._agents.clock)
         engine, own_tools = await engines.enter_async_context(opened)
         return engine, (*request.tools, *own_tools)
 
@@ -385,6 +385,7 @@ class Sessions:
                 tool_deadline_s=request.tool_deadline_s,
                 sitting=None if sitting is None else sitting.ref,
                 kept=None if sitting is None else KeptSitting(keeper=sitting.keeper, engine=sitting.engine),
+                context=None if sitting is None or sitting.engine is None else context_ref(sitting.engine.info),
                 is_persistent=sitting is not None and not sitting.ref.is_ephemeral,
                 resume=decision.thread if decision is not None and decision.how == "resume" else None,
                 fork=decision.thread if decision is not None and decision.how == "fork" else None,

@@ -171,6 +171,16 @@ def open_kept_session(root: RootPaths, key: str, *, clock: Clock, must_exist: bo
     if its files are damaged.
     """
     paths = find_session(root, key) if must_exist else session_paths(root, key)
+    with open_session_at(paths, root, clock=clock) as kept:
+        yield kept
+
+
+@contextmanager
+def open_session_at(paths: SessionPaths, root: RootPaths, *, clock: Clock) -> Iterator[KeptSession]:
+    """Hold the session in a folder, which may be elsewhere than the sessions of `root`, where its evidence is.
+
+    As `open_kept_session` otherwise. The id of a new session is the name of its folder.
+    """
     paths.create()
     with hold_session_folder(paths):
         if paths.header.is_file():

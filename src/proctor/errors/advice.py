@@ -31,6 +31,7 @@ def advice(code: str | None, *, has_begun: bool = True) -> Advice:
 
 _FAMILY_BUCKETS = {
     "machine": Bucket.INFRA,
+    "engine": Bucket.INFRA,
     "peer": Bucket.AGENT,
     "provider": Bucket.INFRA,
     "agent": Bucket.AGENT,

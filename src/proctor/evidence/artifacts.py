@@ -101,10 +101,15 @@ class SittingRef(Part, frozen=True, kw_only=True):
     """Whether it imported the history of a thread that existed before the session."""
     is_ephemeral: bool = False
     """Whether its native thread was not kept."""
-    engine: str | None = None
-    """Id of the context engine. Null if there was none."""
-    owns_compaction: bool = False
-    """Whether that engine owned the compaction of the session."""
+
+
+class ContextRef(Part, frozen=True, kw_only=True):
+    """The context engine of an attempt."""
+
+    engine: str
+    """Id of the engine."""
+    owns_compaction: bool
+    """Whether the engine owned the compaction."""
 
 
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
@@ -161,6 +166,8 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """Names of the secrets that are masked in the evidence."""
     sitting: SittingRef | None = None
     """Which sitting of which session this is. Null if it belongs to no session with an id."""
+    context: ContextRef | None = None
+    """The context engine of the session or the flow. Null if there was none."""
     created_at_ms: int
     """Wall-clock time when the file was written, in milliseconds since the epoch."""
 

@@ -124,6 +124,7 @@ def resolve_flow(flow: FlowSpec, *, spec: CampaignSpec) -> ResolvedFlow:
         env=flow.env,
         forward=tuple(flow.forward),
         tools=flow.tools,
+        context=flow.context,
     )
 
 

@@ -7,6 +7,7 @@ import msgspec
 from proctor.ids import Digest, FlowId, MissionId, RuntimeId, TrialId
 from proctor.spec.campaign_options import GatesSpec, SecretFile, ToolsSpec
 from proctor.spec.choices import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox
+from proctor.spec.context_settings import ContextSettings
 from proctor.spec.fence import Contain
 
 
@@ -89,7 +90,7 @@ class ResolvedModel(PlanStruct, frozen=True, kw_only=True):
         return self.provider == SCRIPTED
 
 
-class ResolvedFlow(PlanStruct, frozen=True, kw_only=True):
+class ResolvedFlow(PlanStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A flow that no longer depends on the campaign's defaults."""
 
     id: FlowId
@@ -136,6 +137,9 @@ class ResolvedFlow(PlanStruct, frozen=True, kw_only=True):
 
     tools: ToolsSpec
     """Tool policy."""
+
+    context: ContextSettings | None = None
+    """The context engine. Absent from a flow without one, whose digest does not depend on this field."""
 
 
 class Trial(PlanStruct, frozen=True, kw_only=True):

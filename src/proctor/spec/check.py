@@ -127,6 +127,10 @@ def _flow_errors(source_file: SourceFile[CampaignSpec], key: str, flow: FlowSpec
             yield source_file.error(
                 "spec.unknown-key", f"the flow does not use the runtime `{runtime}`", key=where, suggestion=suggestion
             )
+    if flow.context is not None and flow.context.complete is not None:
+        what = "an engine of a flow cannot call a model: the limits and the cost of a trial would not cover that"
+        suggestion = "Remove `complete`: every engine works without a model."
+        yield source_file.error("spec.unsupported", what, key=f"{key}.context.complete", suggestion=suggestion)
     yield from variable_errors(source_file, key, flow)
 
 

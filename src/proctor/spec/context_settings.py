@@ -29,8 +29,8 @@ class ContextSettings(Spec, frozen=True, kw_only=True):
     """How much of tool calls and their results is given. Default: `whole` as items of the agent, `shape` as text."""
 
     complete: Literal["agent"] | None = None
-    """How the engine calls a model: `agent` asks the flow's own agent, read-only, in a separate attempt. Default: it
-    cannot."""
+    """How the engine calls a model: `agent` asks the session's own agent, read-only, in a separate attempt. A flow
+    cannot set it. Default: it cannot call one."""
 
     options: dict[str, Any] = {}
     """Options of the engine. Default: none."""

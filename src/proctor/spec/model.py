@@ -19,6 +19,7 @@ from proctor.spec.campaign_options import (
     ToolsSpec,
 )
 from proctor.spec.choices import SCRIPTED, Approvals, Isolation, Login, Persistence, Profile, Sandbox
+from proctor.spec.context_settings import ContextSettings
 from proctor.spec.criterion import WaiverSpec
 from proctor.spec.expect import ExpectSpec
 from proctor.spec.fence import Contain
@@ -195,6 +196,10 @@ class FlowSpec(Spec, frozen=True, kw_only=True):
 
     tools: ToolsSpec = ToolsSpec()
     """Tool policy. Default: every tool call is allowed."""
+
+    context: ContextSettings | None = None
+    """The context engine: each attempt is then a session of one turn that starts empty. Default: none, also if
+    proctor.toml has one for sessions."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "runtime", [runtime_id_of(name) for name in self.runtime])

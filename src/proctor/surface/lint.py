@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor import places
+from proctor.campaign.flow_engines import find_flow_engines
 from proctor.campaign.freeze import copy_workspaces
 from proctor.campaign.logins import find_identities
 from proctor.campaign.preflight import ChainBuilder, secrets_of
@@ -22,7 +23,6 @@ from proctor.event.outcome import Outcome
 from proctor.ids import FlowId
 from proctor.model.script import Patch, Script, load_script
 from proctor.plan.expand import resolve_flow
-from proctor.plan.model import ResolvedFlow
 from proctor.probe.command import is_in_workspace
 from proctor.probe.kind import search_path_of
 from proctor.runtime.base import sees_tool_calls
@@ -87,14 +87,10 @@ def _lint_flows(loaded: LoadedSpec, result: LintResult, examine: ExamineProgram)
         except ProctorError as error:
             result.findings.append(error)
     result.warnings += (f"flow `{id_}`: {text}" for id_, chain in chains.items() for text in _skipped_runtimes(chain))
-    _lint_identities(loaded, [flow for flow in flows if flow.id in chains], chains, builder)
-
-
-def _lint_identities(
-    loaded: LoadedSpec, flows: list[ResolvedFlow], chains: dict[FlowId, tuple[Link, ...]], builder: ChainBuilder
-) -> None:
-    candidates = {id_: [link for link in chain if isinstance(link, Candidate)] for id_, chain in chains.items()}
-    identities = find_identities(loaded, flows, chains=candidates, logins=builder.logins)
+    usable = [flow for flow in flows if flow.id in chains]
+    candidates = {flow.id: [each for each in chains.get(flow.id, ()) if isinstance(each, Candidate)] for flow in flows}
+    _try(result, lambda: find_flow_engines(loaded, flows, config=config, chains=candidates))
+    identities = find_identities(loaded, usable, chains=candidates, logins=builder.logins)
     runtimes = [candidate.runtime for chain in candidates.values() for candidate in chain]
     secrets_of(loaded, runtimes, [each.credential for each in identities.values()])
 
