@@ -213,6 +213,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         ),
         expected=3,
         unexpected=1,
+        degraded=0,
         unknown=0,
         unjudged=0,
         buckets={},

@@ -30,6 +30,8 @@ class DerivedResult:
     facts: dict[str, Fact]
     commit: CommitStatus | None
     """What is known of the commits to a context engine. None if none took part in a turn."""
+    degraded: str | None
+    """Why the context engine did not apply to a turn, or not in full. None if it did, or without an engine."""
 
 
 class Derivation:
@@ -102,6 +104,7 @@ class Derivation:
             metrics=metrics,
             facts=facts,
             commit=self._context.commit,
+            degraded=self._context.degraded,
         )
         self._transcript_sink(self._transcript.finish(derived.ending, summary=_summary(derived), facts=derived.facts))
         return derived

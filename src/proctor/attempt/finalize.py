@@ -79,6 +79,7 @@ def finalize(supervision: Supervision, now: Snapshot, *, changes: bytes | None =
         workspace_digest_after=now.digest,
         has_changed_files=now.digest != supervision.base.digest,
         policy_violations=policy_violations,
+        degraded=derived.degraded,
         duration_ms=supervision.duration_ms,
         failure=failure_of(
             probes,

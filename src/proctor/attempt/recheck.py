@@ -187,6 +187,9 @@ def _check_report(
     if report.policy_violations != broken:
         detail = f"policy_violations are {_shown(report.policy_violations)}, but the tool calls give {_shown(broken)}"
         yield Finding(code="evidence.derived", file=REPORT, detail=detail)
+    if report.degraded != derived.degraded:
+        detail = f"degraded is {_shown(report.degraded)}, but the frames give {_shown(derived.degraded)}"
+        yield Finding(code="evidence.derived", file=REPORT, detail=detail)
     verified = decision.verified.as_bool
     if report.verified is not verified:
         detail = f"verified is {report.verified}, but the probes give {verified}"

@@ -30,6 +30,7 @@ from proctor.context.keeper import SessionKeeper
 from proctor.context.kept_session import KeptSession, open_session_at, tools_digest
 from proctor.context.model import SessionSettings, Sitting, SittingState
 from proctor.context.registry import engine_by_id
+from proctor.context.store import refusing_damage
 from proctor.errors import EngineError, InputError, MachineError, ProctorError
 from proctor.evidence.artifacts import ContextRef
 from proctor.evidence.layout import RootPaths, SessionPaths
@@ -140,17 +141,27 @@ async def open_attempt_session(
 
     Why it cannot be opened is part of the result and not raised: the attempt ends with it.
     """
-    async with AsyncExitStack() as stack:
-        if not place.is_kept:
-            stack.push_async_callback(_remove, place.folder)
-        opening = _open_sitting(
-            engine, place, root, run_id, attempt, flow, candidate, is_ephemeral=is_ephemeral, clock=clock
+    opening = _open_sitting(
+        engine, place, root, run_id, attempt, flow, candidate, is_ephemeral=is_ephemeral, clock=clock
+    )
+    is_over = False
+    try:
+        async with AsyncExitStack() as stack:
+            if not place.is_kept:
+                stack.push_async_callback(_remove, place.folder)
+            try:
+                opened = await stack.enter_async_context(opening)
+            except ProctorError as error:
+                opened = AttemptSession(context=engine.ref, kept=None, tools=(), refusal=error)
+            yield opened
+            is_over = True
+    except ProctorError as error:
+        if not is_over:
+            raise
+        # The attempt is sealed. The next opening of a session that is kept settles what was not stored.
+        log.warning(
+            "the session of an attempt was not closed", extra={"engineId": engine.info.id, "reason": error.what}
         )
-        try:
-            opened = await stack.enter_async_context(opening)
-        except ProctorError as error:
-            opened = AttemptSession(context=engine.ref, kept=None, tools=(), refusal=error)
-        yield opened
 
 
 @asynccontextmanager
@@ -177,8 +188,10 @@ async def _open_sitting(
             takes_more_tools=_takes_tools(kept),
         )
         async with open_engine(asked, engine.create, kept, agent, clock=clock) as (use, tools):
+            with refusing_damage(kept.paths.store):
+                n, first_turn = kept.store.next_sitting(), kept.store.next_turn()
             sitting = Sitting(
-                n=kept.store.next_sitting(),
+                n=n,
                 run_id=run_id,
                 attempt_id=attempt,
                 runtime_id=candidate.runtime_id,
@@ -187,7 +200,7 @@ async def _open_sitting(
                 tools=tools_digest(tools),
                 is_ephemeral=is_ephemeral,
             )
-            keeper = SessionKeeper(kept, sitting, first_turn=kept.store.next_turn())
+            keeper = SessionKeeper(kept, sitting, first_turn=first_turn)
             await keeper.begin(SessionSettings(runtime=candidate.runtime_id, context=engine.settings))
             try:
                 sits = KeptSitting(keeper=keeper, engine=use)
@@ -197,7 +210,8 @@ async def _open_sitting(
                 with anyio.CancelScope(shield=True):
                     await keeper.close()
             if not place.is_kept:
-                await _forget(use.guard, kept.header.id)
+                # It may keep something of the session outside of the session's folder.
+                await forget_engine(use.guard, kept.header.id, "delete")
 
 
 async def _remove(folder: Path) -> None:
@@ -222,13 +236,6 @@ async def _open_session(folder: Path, root: RootPaths, *, clock: Clock) -> Async
 
 def _takes_tools(kept: KeptSession) -> bool:
     """Whether tools of the engine can be offered: a thread keeps the tools that it was started with."""
-    binding, _ = kept.store.binding
+    with refusing_damage(kept.paths.store):
+        binding, _ = kept.store.binding
     return binding is None or binding.tools != tools_digest(())
-
-
-async def _forget(guard: GuardedEngine, session: SessionKey) -> None:
-    """Have the engine forget the session, of which it may keep something outside of the session's folder."""
-    try:
-        await forget_engine(guard, session, "delete")
-    except EngineError as error:
-        log.warning("forget failed", extra={"engineId": guard.info.id, "reason": error.what})

@@ -160,6 +160,12 @@ class ContextFactFold:
             return None
         return next((status for status in _STATUSES if self._count(status)), "none")
 
+    @property
+    def degraded(self) -> str | None:
+        """Why the engine did not apply to a turn, the last time that it did not. None if it always did."""
+        reasons = (context.degraded for context in reversed(self._contexts.values()))
+        return next((reason for reason in reasons if reason is not None), None)
+
     def _count(self, status: CommitStatus) -> int:
         return sum(self._committed(turn).commit == status for turn in self._contexts)
 

@@ -452,6 +452,8 @@ class AttemptReport(Artifact, frozen=True, kw_only=True):
     policy_violations: tuple[str, ...] | None
     """One sentence for each tool call that the flow's `tools` policy does not allow. Null if there is a policy, and the
     runtime cannot see tool calls."""
+    degraded: str | None = None
+    """Why the context engine did not apply to a turn, or not in full. Null if it always did, or without an engine."""
     duration_ms: int
     """Duration of the attempt on the monotonic clock, in milliseconds."""
     failure: FailureExcerpt | None = None

@@ -104,6 +104,8 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """Tool calls that the flow's `tools` policy does not allow; null if the runtime cannot see tool calls."""
     first_violations: tuple[str, ...]
     """The first of those calls, shortened."""
+    degraded: str | None = None
+    """Why the context engine did not apply, or not in full; null if it did, or without an engine."""
     failure: FailureExcerpt | None = None
     """What shows why it failed; null if it did not."""
 
@@ -207,5 +209,6 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         has_changed_files=report.has_changed_files,
         policy_violations=None if report.policy_violations is None else len(report.policy_violations),
         first_violations=tuple(each[:_VIOLATION_CHARS] for each in (report.policy_violations or ())[:_MAX_VIOLATIONS]),
+        degraded=report.degraded,
         failure=report.failure,
     )

@@ -34,7 +34,8 @@ def ending(row: AttemptRow) -> Text:
     if row.evidence == "invalid":
         return Text("INVALID", style="bold red")
     if row.state == "sealed" and row.outcome is not None:
-        return Text(row.outcome.value, style="" if row.outcome == "completed" else "yellow")
+        word = row.outcome.value if row.degraded is None else f"{row.outcome.value}, degraded"
+        return Text(word, style="" if word == "completed" else "yellow")
     return Text(row.state, style="cyan" if row.state == "running" else "bold red")
 
 

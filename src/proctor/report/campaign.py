@@ -252,6 +252,11 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
         return [row for row in self.attempts if row.code == OPERATOR_CANCEL]
 
     @property
+    def degraded_attempts(self) -> list[AttemptRow]:
+        """The counted attempts to which their context engine did not apply, or not in full."""
+        return [row for row in self.counted_attempts if row.degraded is not None]
+
+    @property
     def invalid_attempts(self) -> list[AttemptRow]:
         """The counted attempts whose evidence is invalid."""
         return [row for row in self.counted_attempts if row.is_invalid]

@@ -75,6 +75,9 @@ def _facts(found: Comparison) -> Iterator[str]:
             yield f"{letter} selected: failed in {side.failed_in}"
         if side.missing:
             yield f"{letter} has {plural(side.missing, 'trial')} without a result"
+    for letter, side in (("A", found.a), ("B", found.b)):
+        if side.score.degraded:
+            yield f"{letter} has {plural(side.score.degraded, 'degraded result')}: the flow's context engine failed"
     if found.not_same_work:
         yield (
             f"{plural(found.not_same_work, 'trial')} differ in prompt, workspace, model or settings, which may explain "

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
+from proctor import decoding
+from proctor.context.model import TurnContext
 from proctor.errors import CODES, Bucket, advice
 from proctor.event.claim import FOOTER, MARKER
 from proctor.event.outcome import Outcome
@@ -180,6 +182,8 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """Why `verified` has its value."""
     probes: tuple[ProbeSummary, ...]
     """The probes, in the order of the mission."""
+    context: TurnContext | None
+    """What the context engine did; null without one, or if it was not asked."""
     expectation_met: bool | None
     """Whether every expectation was met; null also if the mission states none."""
     unmet: tuple[str, ...]
@@ -266,6 +270,7 @@ def explain(
             )
             for index in sorted({row.index for row in view.probes})
         ),
+        context=_context(view),
         expectation_met=None if judged is None else judged.expectation.met,
         unmet=() if judged is None else judged.expectation.unmet,
         evidence=evidence,
@@ -274,6 +279,14 @@ def explain(
         transcript_tail=view.transcript[-_TAIL_ROWS:],
         next=_next(view),
     )
+
+
+def _context(view: AttemptView) -> TurnContext | None:
+    value = _fact(view, "context")
+    try:
+        return None if value is None else decoding.convert(value, TurnContext)
+    except msgspec.ValidationError:
+        return None  # the evidence is damaged, which its findings say
 
 
 def changes_in(diff: str) -> tuple[FileChange, ...]:

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from proctor.context.model import TurnContext
 from proctor.evidence.layout import SEALED
 from proctor.report.attempt_columns import verified_word
 from proctor.report.explanation import HEADLESS_RUN, AttemptExplanation, ToolCallSummary
@@ -65,6 +66,8 @@ def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, Renderable
         yield "Last message", Text(legible(explanation.last_message) or "only the claim")
     yield "Claimed", _claim(explanation)
     yield "Verified", _verification(explanation)
+    if explanation.context is not None:
+        yield "Context", _context(explanation.context)
     if (expected := _expectation(explanation)) is not None:
         yield "Expected", expected
     if explanation.code is not None:
@@ -133,6 +136,15 @@ def _verification(explanation: AttemptExplanation) -> RenderableType:
             parts.append(render_lines(output))
         if probe_summary.files:
             parts.append(Text(f"kept {legible(', '.join(probe_summary.files))}", style="dim"))
+    return Group(*parts)
+
+
+def _context(context: TurnContext) -> RenderableType:
+    given = f"{context.given} given as {context.how}" if context.given else "none given"
+    messages = f"{plural(context.assembled, 'message')} assembled, {given}"
+    parts = [Text(legible(f"{context.engine} {context.version} ({context.policy}): {messages}; turn {context.commit}"))]
+    if context.degraded is not None:
+        parts.append(Text(f"degraded: {one_line(context.degraded, limit=2 * _MAX_CHARS)}", style="bold red"))
     return Group(*parts)
 
 

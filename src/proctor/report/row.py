@@ -114,6 +114,11 @@ class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
         return () if self.summary is None else self.summary.reasons
 
     @property
+    def degraded(self) -> str | None:
+        """Why its context engine did not apply, or not in full."""
+        return None if self.summary is None else self.summary.degraded
+
+    @property
     def unmet(self) -> tuple[str, ...]:
         """Which expectations it does not meet."""
         return () if self.summary is None else self.summary.expectation.unmet

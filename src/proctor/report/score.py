@@ -103,6 +103,8 @@ class MissionScore(Part, frozen=True, kw_only=True):
     """Tool calls equal to an earlier one that failed."""
     stuck: int
     """Results whose agent repeated a few calls without progress."""
+    degraded: int
+    """Results to which the flow's context engine did not apply, or not in full."""
     tool_ms: int | None
     """Time spent in tool calls, in milliseconds; null if it was never measured."""
     output_bytes: int
@@ -239,6 +241,7 @@ class Sum:
     failures: int = 0
     retries: int = 0
     stuck: int = 0
+    degraded: int = 0
     tool_ms: int | None = None  # until one was measured
     output_bytes: int = 0
     unmeasured: int = 0
@@ -274,6 +277,7 @@ class Sum:
         self.expected += expected.count(True)
         self.unexpected += expected.count(False)
         self.unjudged += sum([each.is_unjudged for each in summaries if each.required_probes])
+        self.degraded += sum([each.degraded is not None for each in summaries])
         self.durations_ms += [each.duration_ms for each in summaries]
         self._add_usage([row for _, row, _ in measured])
         self._add_tools(summaries)
@@ -354,6 +358,7 @@ class Sum:
         self.failures += other.failures
         self.retries += other.retries
         self.stuck += other.stuck
+        self.degraded += other.degraded
         self.tool_ms = _plus(self.tool_ms, other.tool_ms)
         self.output_bytes += other.output_bytes
         self.unmeasured += other.unmeasured
@@ -385,6 +390,7 @@ class Sum:
             tool_failures=self.failures,
             tool_retries=self.retries,
             stuck=self.stuck,
+            degraded=self.degraded,
             tool_ms=self.tool_ms,
             output_bytes=self.output_bytes,
             unmeasured=self.unmeasured,

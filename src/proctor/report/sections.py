@@ -250,6 +250,8 @@ def sections(report: CampaignReport) -> Iterator[Section]:
     )
     cancels = [f"{row.attempt_id}: {row.detail or UNKNOWN}" for row in report.operator_cancels]
     yield Section(f"Cancelled by the operator ({len(cancels):,})", _some(cancels), is_bad=True)
+    degraded = [f"{row.attempt_id}: {one_line(row.degraded or UNKNOWN, limit=160)}" for row in report.degraded_attempts]
+    yield Section(f"Degraded: the context engine failed ({len(degraded):,})", _some(degraded), is_bad=True)
     score = report.score
     unscored = [f"{plural(number, 'trial')}: {_UNSCORED.get(name, name)}" for name, number in score.buckets.items()]
     stated = score.unknown - score.unjudged
@@ -309,6 +311,8 @@ def conclude(report: CampaignReport) -> str:
     if score.unknown > score.unjudged:
         unprobed = score.unknown - score.unjudged
         parts.append(f"Unverified (no probe): {unprobed:,} of {plural(score.results, 'result')}.")
+    if score.degraded:
+        parts.append(f"Degraded (context engine): {score.degraded:,} of {plural(score.results, 'result')}.")
     if report.missing:
         parts.append(f"Without a result: {len(report.missing):,} of {plural(score.trials, 'trial')}.")
     if report.blocked:

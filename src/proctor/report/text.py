@@ -230,6 +230,8 @@ def _explanations(row: AttemptRow, *, with_reasons: bool) -> Iterator[tuple[str,
         yield "yellow", f"{row.code} ({row.bucket}): {one_line(plain_error(row.detail or means), limit=160)}"
         if row.todo is not None:
             yield "dim", f"to do: {row.todo}"
+    if row.degraded is not None:
+        yield "yellow", f"degraded: {one_line(row.degraded, limit=160)}"
     for sentence in row.unmet:
         yield "red", one_line(explain_unmet(sentence), limit=160)
     for reason in row.reasons if with_reasons else ():
