@@ -1,6 +1,5 @@
 """Fold reports of token usage into the tokens of each turn, which are never the total of the thread. Pure."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -129,7 +128,7 @@ class UsageFold:
         """Return the usage; None if it was never reported. A turn without a report has unknown tokens, not 0."""
         if not self._reports:
             return None
-        turns = tuple(self._settled())
+        turns = tuple(map(self._settled, self._before))
         weakest = min(turns, key=lambda each: _STRENGTH[each.authority])
         total: Tokens | None = NO_TOKENS
         for each in turns:
@@ -144,25 +143,22 @@ class UsageFold:
 
     def last_turn(self) -> Usage | None:
         """Return the usage of the last turn; None if it was not reported."""
-        usage = self.finish()
-        if usage is None:
+        if not self._reports:
             return None
-        last = usage.turns[-1]
+        last = self._settled(next(reversed(self._before)))
         return Usage(tokens=last.tokens, scope="turn", basis=last.basis, authority=last.authority, turns=(last,))
 
-    def _settled(self) -> Iterator[TurnUsage]:
-        for turn in self._before:
-            reports = self._reports.get(turn)
-            if reports is None:
-                yield TurnUsage(turn=turn, tokens=None, basis="absolute", authority=UsageAuthority.NONE)
-                continue
-            known = [each for each in reports.values() if each.tokens is not None] or list(reports.values())
-            best = max(known, key=lambda each: _STRENGTH[each.authority])
-            others = {each.tokens.total for each in known if each.tokens is not None and each is not best}
-            if others and best.tokens is not None:
-                check: Literal["equal", "divergent"] = "equal" if others == {best.tokens.total} else "divergent"
-                best = msgspec.structs.replace(best, check=check)
-            yield best
+    def _settled(self, turn: TurnId) -> TurnUsage:
+        reports = self._reports.get(turn)
+        if reports is None:
+            return TurnUsage(turn=turn, tokens=None, basis="absolute", authority=UsageAuthority.NONE)
+        known = [each for each in reports.values() if each.tokens is not None] or list(reports.values())
+        best = max(known, key=lambda each: _STRENGTH[each.authority])
+        others = {each.tokens.total for each in known if each.tokens is not None and each is not best}
+        if others and best.tokens is not None:
+            check: Literal["equal", "divergent"] = "equal" if others == {best.tokens.total} else "divergent"
+            best = msgspec.structs.replace(best, check=check)
+        return best
 
 
 def _plus(one: Tokens, other: Tokens) -> Tokens:
