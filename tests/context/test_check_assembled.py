@@ -292,9 +292,9 @@ def test_case_18_the_mode_thread_bootstrap_needs_an_epoch(epoch: str | None) -> 
 
 
 class CountingHistory(ListedHistory):
-    """Counts the entries that are read."""
+    """Counts the entries that are read, and the positions that are looked up."""
 
-    read = 0
+    read = looked_up = 0
 
     def __getitem__(self, at: Any) -> Any:
         found = super().__getitem__(at)
@@ -304,11 +304,25 @@ class CountingHistory(ListedHistory):
     def __iter__(self) -> Any:
         raise AssertionError("the whole history is read")
 
+    def position(self, id_: EntryId) -> int | None:
+        self.looked_up += 1
+        return super().position(id_)
 
-def test_only_the_assembled_entries_are_read() -> None:
+
+def test_few_entries_are_read_and_looked_up() -> None:
+    """Of neighbours, which are most of what engines assemble, only a few positions are looked up."""
     history = CountingHistory([user(number, "x") for number in range(10_000)])
-    assembled = [*history[3:5], *history[9_000:9_010]]
+    assembled = [*history[3:5], *history[9_000:9_600]]
     history.read = 0
     budget, ratio = LARGE, ASSUMED_RATIO
     assert check_assembled(assembled, history=history, prompt_id=PROMPT, budget=budget, ratio=ratio) == ()
-    assert history.read == len(assembled)
+    assert history.read <= 2 * len(assembled)
+    assert history.looked_up < 20
+
+
+def test_entries_in_any_order_are_compared() -> None:
+    entries = [user(number, "x") for number in range(40)]
+    shuffled = [entries[at] for at in (5, 3, 4, 39, *range(10, 20), 0, 38)]
+    assert findings(shuffled, history=entries) == []
+    altered = [user(15, "y") if each is entries[15] else each for each in shuffled]
+    assert [(fault, id_) for fault, id_, _ in findings(altered, history=entries)] == [("altered", entry(15))]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Any, Final, Literal, get_args
 
@@ -22,6 +23,9 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_LEVELS: Final = 64
 MOST_VALUES: Final = 100_000
 """The deepest level, and the most values at all levels, of a tool's input."""
+
+_MOST_AHEAD: Final = 256
+"""So many entries are read at once."""
 
 _PARTS: Final = get_args(Part)
 _PART_NAMES: Final = ", ".join(part.__name__ for part in _PARTS)
@@ -70,9 +74,9 @@ def check_assembled(
     """Return what is wrong with an engine's result; nothing if it can be projected.
 
     `history` is the session's own copy of the messages that the engine was given: if the engine changed its input, the
-    difference is a finding. Only the entries that were assembled are read. `needs_epoch` is whether the mode is
-    `thread_bootstrap`. With `may_overflow`, more than the budget is no finding. The shape is checked first, then the
-    size, then the rest; each only if nothing was found before.
+    difference is a finding. Few other entries than those that were assembled are read. `needs_epoch` is whether the
+    mode is `thread_bootstrap`. With `may_overflow`, more than the budget is no finding. The shape is checked first,
+    then the size, then the rest; each only if nothing was found before.
 
     >>> from proctor.context.budget import ASSUMED_RATIO, budget_for
     >>> from proctor.context.history import ListedHistory
@@ -102,13 +106,21 @@ def check_assembled(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Assembled:
     """What the engine returned, with its types checked."""
 
     messages: tuple[Message, ...]
     references: tuple[Reference, ...]
     addition: str
+
+    @cached_property
+    def size_bytes(self) -> int:
+        return (
+            sum(map(message_bytes, self.messages))
+            + sum(map(reference_bytes, self.references))
+            + utf8_bytes(self.addition)
+        )
 
 
 def _items_of(values: object, type_: type[Any]) -> Iterator[Any]:
@@ -191,7 +203,7 @@ def is_json(value: object) -> bool:
 
 
 def _too_large(assembled: _Assembled, *, most_bytes: int) -> Iterator[AssemblyFinding]:
-    total = _size_bytes(assembled)
+    total = assembled.size_bytes
     if total > most_bytes:
         yield AssemblyFinding(
             fault="too-large",
@@ -202,7 +214,7 @@ def _too_large(assembled: _Assembled, *, most_bytes: int) -> Iterator[AssemblyFi
 
 
 def _over_budget(assembled: _Assembled, *, budget: Budget, ratio: TokenRatio) -> Iterator[AssemblyFinding]:
-    estimate = estimate_tokens(_size_bytes(assembled), ratio=ratio)
+    estimate = estimate_tokens(assembled.size_bytes, ratio=ratio)
     if estimate.tokens > budget.history:
         yield AssemblyFinding(
             fault="over-budget",
@@ -211,14 +223,6 @@ def _over_budget(assembled: _Assembled, *, budget: Budget, ratio: TokenRatio) ->
             f" {estimate.source}), and the budget is {budget.history}{_largest_hint(assembled)}:"
             " return at most `ctx.budget.history` tokens",
         )
-
-
-def _size_bytes(assembled: _Assembled) -> int:
-    return (
-        sum(map(message_bytes, assembled.messages))
-        + sum(map(reference_bytes, assembled.references))
-        + utf8_bytes(assembled.addition)
-    )
 
 
 def _largest(messages: Sequence[Message]) -> str | None:
@@ -239,16 +243,24 @@ def _no_epoch() -> Iterator[AssemblyFinding]:
 
 def _entries(messages: Sequence[Message], history: History) -> Mapping[EntryId, Message]:
     """Return the entries of the history that were assembled, by id. Neighbours are read together."""
-    found = (history.position(id_) for id_ in {message.id for message in messages})
-    positions = sorted(at for at in found if at is not None)
     entries: dict[EntryId, Message] = {}
-    begin = 0
-    for at, position in enumerate(positions):
-        if at + 1 == len(positions) or positions[at + 1] != position + 1:
-            run = history[positions[begin] : position + 1]
-            entries |= {entry.id: entry for entry in run}
-            begin = at + 1
+    at, ahead = 0, 1
+    while at < len(messages):
+        position = history.position(messages[at].id)
+        # What follows in the history probably follows here too, so that its position need not be looked up.
+        run = () if position is None else history[position : position + ahead]
+        known = list(_common_start(run, messages[at : at + len(run)]))
+        entries |= {entry.id: entry for entry in known}
+        ahead = min(2 * ahead, _MOST_AHEAD) if run and len(known) == len(run) else 1
+        at += max(1, len(known))
     return entries
+
+
+def _common_start(run: Sequence[Message], messages: Sequence[Message]) -> Iterator[Message]:
+    for entry, message in zip(run, messages, strict=False):
+        if entry.id != message.id:
+            return
+        yield entry
 
 
 def _wrong_ids(
