@@ -130,17 +130,19 @@ class ContextLifecycle:
                 problem = self._tolerated(error)
         if problem is not None:
             return Assembled(result=result, budget=budget, projection=ContextProjection(), problem=problem)
+        estimate = estimate_messages(result.messages, ratio=self._meter.ratio)
         self._log.info(
             "assemble applied",
             turn=request.turn,
             assembled=len(result.messages),
-            tokens=estimate_messages(result.messages, ratio=self._meter.ratio).tokens,
+            tokens=estimate.tokens,
             has_addition=bool(result.system_addition),
         )
         mode = self._use.mode or result.projection.mode
         if mode is ProjectionMode.THREAD_BOOTSTRAP and not result.projection.epoch:
             mode = ProjectionMode.PER_TURN
-        return Assembled(result=result, budget=budget, projection=replace(result.projection, mode=mode))
+        projection = replace(result.projection, mode=mode)
+        return Assembled(result=result, budget=budget, projection=projection, estimate=estimate)
 
     def runtime_context(self, *, budget: Budget | None = None) -> EngineContext:
         """Return what the engine may know and use in a call. Before and during a turn it cannot rewrite."""

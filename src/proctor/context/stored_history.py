@@ -34,9 +34,13 @@ class _StoredHistory(Sequence[Message]):
     def __init__(self, connection: sqlite3.Connection, *, after_turn: int) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        first, last = connection.execute("select min(n), max(n) from entry where turn > ?", (after_turn,)).fetchone()
-        self._first = first or 0
-        self._count = 0 if first is None else last - first + 1
+        # Both are a step in an index, however many entries there are; min() and max() would read them all.
+        first = connection.execute(
+            "select n from entry where turn > ? order by turn, n limit 1", (after_turn,)
+        ).fetchone()
+        last = connection.execute("select n from entry order by n desc limit 1").fetchone()
+        self._first: int = 0 if first is None else first[0]
+        self._count: int = 0 if first is None else last[0] - first[0] + 1
 
     def __len__(self) -> int:
         return self._count

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from proctor.context.binding import ContextWish, ThreadDecision, ThreadReason, decide_thread
-from proctor.context.budget import Budget, estimate_messages
+from proctor.context.budget import Budget, TokenEstimate, estimate_messages
 from proctor.context.context_meter import ContextMeter
 from proctor.context.engine import AssembleResult
 from proctor.context.engine_use import EngineUse
@@ -57,6 +57,8 @@ class Assembled:
     result: AssembleResult
     budget: Budget
     projection: ContextProjection
+    estimate: TokenEstimate | None = None
+    """The tokens of the messages. None if the engine assembled nothing."""
     problem: ProctorError | None = None
     """Why the engine assembled nothing. None if it did."""
 
@@ -248,7 +250,7 @@ class ThreadGiver:
     def _record_choice(self, assembled: Assembled, decision: ThreadDecision, given: Projection) -> None:
         """Record what the thread should be given, before any of it is."""
         info, result = self._use.info, assembled.result
-        estimate = estimate_messages(result.messages, ratio=self._meter.ratio) if result.messages else None
+        estimate = assembled.estimate if result.messages else None
         ids = set(given.given)
         self._port.record(
             ContextChosen(

@@ -73,7 +73,7 @@ class SummaryPart(PartRoot, tag="summary", frozen=True, kw_only=True):
 Part = UserPart | AgentPart | CallPart | ResultPart | SummaryPart
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """One message of a session: an entry of its mirror, or one that a context engine made."""
 
     id: EntryId

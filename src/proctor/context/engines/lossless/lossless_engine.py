@@ -255,8 +255,7 @@ class LosslessEngine:
     def _size_bytes(self) -> int:
         summaries = self._store.summaries()
         begin = summaries[-1].past if summaries else 0
-        uncovered = self._store.segments(first=begin)
-        return sum(each.size_bytes for each in summaries) + sum(each.size_bytes for each in uncovered)
+        return sum(each.size_bytes for each in summaries) + self._store.segment_bytes(first=begin)
 
     def _shortening(self, goal: Goal) -> tuple[int, Shortening]:
         generation = self._store.generation

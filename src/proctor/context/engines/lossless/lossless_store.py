@@ -131,6 +131,12 @@ class LosslessStore:
             )
             return tuple(map(_segment, rows))
 
+    def segment_bytes(self, *, first: int) -> int:
+        """Return the size of the entries from the position `first`."""
+        with self._reading() as connection:
+            query = "select coalesce(sum(bytes), 0) from segment where position >= ?"
+            return int(connection.execute(query, (first,)).fetchone()[0])
+
     def messages(self, segment: int) -> tuple[Message, ...]:
         """Return the entries of a segment."""
         with self._reading() as connection:
