@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 from proctor import canonical
@@ -45,7 +46,7 @@ class NativeItem:
     """The item as JSON."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Conversion:
     """Messages as the native items of one agent. Equal messages have equal bytes."""
 
@@ -65,7 +66,7 @@ class Conversion:
         """All items as canonical JSON."""
         return canonical.encode([item.value for item in self.items])
 
-    @property
+    @cached_property
     def sha256(self) -> Digest:
         """The digest of `data`."""
         return canonical.digest_bytes(self.data)
@@ -141,6 +142,7 @@ def prepare(messages: Iterable[Message]) -> Preparation:
     return Preparation(steps=tuple(steps), omitted=tuple(omitted))
 
 
+@lru_cache(maxsize=256)
 def call_id(entry: EntryId, *, prefix: str) -> str:
     """Return the id of the call in an entry, which has only characters that every provider accepts.
 

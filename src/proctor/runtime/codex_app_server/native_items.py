@@ -65,9 +65,10 @@ def _message(role: str, kind: str, text: str) -> dict[str, Any]:
 
 def _call(message: Message) -> dict[str, Any]:
     assert isinstance(message.part, CallPart)
-    name, arguments = tool_name(message.part), tool_input(message.part)
     if message.part.kind == "command" and (command := shell_command(message.part)) is not None:
         name, arguments = SHELL, {"cmd": command}
+    else:
+        name, arguments = tool_name(message.part), tool_input(message.part)
     encoded = canonical.encode(arguments).decode()
     return {"type": "function_call", "name": name, "call_id": call_id_of(message.id), "arguments": encoded}
 
