@@ -84,6 +84,34 @@ def test_a_line_without_a_secret_keeps_its_very_bytes(value: Any, spelling: str)
     assert Redactor([Secret(name="ABSENT", value="ABSENT-42")]).line(raw) == RedactedLine(raw=raw)
 
 
+# Long enough that not all leaves are looked at.
+PADDING = json.dumps(["漢 \\ é", 1.5, {"no": None}] * 1000, ensure_ascii=False)
+
+
+@pytest.mark.requirement("evidence.redaction")
+@settings(deadline=None)
+@given(value=values, spelling=st.sampled_from(sorted(SPELLINGS)))
+@example(
+    value={"api_token": 'ab"cdefgh1', "far": [0] * 40, "password": "a\nb and more", "out": KEY}, spelling="indented"
+)
+@example(value={"id": {"all": ["of it"]}, "type": {"id": "x"}}, spelling="all escaped")
+def test_a_value_in_a_long_line_is_redacted_as_in_a_short_one(value: Any, spelling: str) -> None:
+    redactor = Redactor(SECRETS, private=frozenset({("value", "id"), ("value", "type", "id")}))
+    spelled = f'"value": {SPELLINGS[spelling](value)}'
+    short, long = (
+        redactor.line(raw.encode("utf-8", "surrogatepass"))
+        for raw in (f"{{{spelled}}}", f'{{"before":{PADDING},{spelled},"after":{PADDING}}}')
+    )
+    padding = json.loads(PADDING)
+    assert json.loads(long.raw) == {"before": padding, **json.loads(short.raw), "after": padding}
+    assert long.names == short.names
+
+
+def test_a_long_line_with_many_secrets_is_redacted_everywhere() -> None:
+    raw = json.dumps({"texts": [f"{number} {KEY}" for number in range(2000)]})
+    assert redact(raw) == redacted(raw.replace(KEY, "[redacted:KEY]"), "KEY")
+
+
 @pytest.mark.requirement("evidence.redaction")
 @pytest.mark.parametrize("secret", [KEY, QUOTED, UMLAUT], ids=["plain", "quoted", "umlaut"])
 @pytest.mark.parametrize("spelling", sorted(SPELLINGS))

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -26,8 +27,18 @@ _check = decoding.json_decoder(msgspec.Raw)
 _quote = encode_basestring
 _unquote = json.JSONDecoder().decode
 
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_SCALAR = r'[^\s"{}\[\],:]++'
 # The parts of valid JSON: a string, with the colon that makes it a key; a bracket or comma; a number or literal.
-_PART = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?|[{}\[\],]|[^\s"{}\[\],:]+')
+_PART = re.compile(rf"({_STRING})(\s*:)?|[{{}}\[\],]|{_SCALAR}")
+# A few parts of valid JSON, a key always with its string or scalar.
+_STRETCH = re.compile(
+    rf"(?:{_STRING}(?:\s*+:\s*+(?:{_STRING}|{_SCALAR})?+)?+|[{{}}\[\],\s]++|{_SCALAR}){{1,16}}+".encode()
+)
+_LONG_BYTES = 16 * 1024
+"""From this size on, a line is searched for the leaves to look at. A walk over all of a shorter one takes as long."""
+_MOST_HITS = 256
+"""With so many hits, a walk over all leaves takes as long."""
 
 Path = tuple[str | int, ...]
 
@@ -105,6 +116,7 @@ class Redactor:
         self._needles, self._prefilter, self._cache = _prepared(tuple(secrets), private)
         self._private = private
         self._private_sizes = sorted({len(path) for path in private})
+        self._private_keys = {path[-1] for path in private}
         self._masker = Masker(self._needles)
 
     # ── JSON lines ──
@@ -141,9 +153,22 @@ class Redactor:
             _check(raw)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
             return self._redact_invalid_json(raw)
-        rewritten = self._rewrite(raw, text=text, leaves=_leaves(text), stream=stream)
+        leaves = self._leaves_to_check(raw, text) if stream is None else _leaves(text)
+        rewritten = self._rewrite(raw, text=text, leaves=leaves, stream=stream)
         # With a stream, the result depends on earlier lines, so only lines without one are cached.
         return rewritten if stream is not None else self._cache.store(raw, rewritten)
+
+    def _leaves_to_check(self, raw: bytes, text: str) -> Iterable[tuple[re.Match[str], Sequence[str | int]]]:
+        """Return the leaves of valid JSON that may have to be masked: of a long text, only those at hits."""
+        if len(raw) < _LONG_BYTES:
+            return _leaves(text)
+        hits = list(islice(self._prefilter.hits(raw), _MOST_HITS))
+        if len(hits) == _MOST_HITS:
+            return _leaves(text)
+        found = list(_leaves_at(hits, raw=raw, text=text))
+        # Whether a value is account data depends on its whole path.
+        is_private = any(path and path[0] in self._private_keys for _, path in found)
+        return _leaves(text) if is_private else found
 
     def _redact_invalid_json(self, raw: bytes) -> RedactedLine:
         redacted = self.text(raw.decode(errors="surrogateescape"))
@@ -328,3 +353,33 @@ def _leaves(text: str) -> Iterator[tuple[re.Match[str], Sequence[str | int]]]:
                 path.pop()
                 continue
         yield part, path
+
+
+def _leaves_at(
+    hits: Sequence[tuple[int, int]], *, raw: bytes, text: str
+) -> Iterator[tuple[re.Match[str], Sequence[str | int]]]:
+    """Yield the leaves of valid JSON that are at hits, and some beside them. Of their paths only their own key."""
+    waiting = iter(hits)
+    hit = next(waiting, None)
+    reach = done = chars = 0
+    for stretch in _STRETCH.finditer(raw):
+        start, end = stretch.span()
+        while hit is not None and hit[0] < end:
+            reach = max(reach, hit[1])
+            hit = next(waiting, None)
+        if start < reach:
+            chars += len(raw[done:start].decode())
+            done = start
+            yield from _leaves_with_keys(text, chars, chars + len(stretch[0].decode()))
+
+
+def _leaves_with_keys(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Sequence[str | int]]]:
+    path: tuple[str, ...] = ()
+    for part in _PART.finditer(text, start, end):
+        string, colon = part.groups()
+        if colon:
+            path = (_unquoted(string),)
+        if string is not None or part[0] not in "{}[],":
+            yield part, path
+        if not colon:
+            path = ()

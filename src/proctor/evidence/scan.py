@@ -117,6 +117,9 @@ SHAPES: Final = (
 HINTS: Final = tuple(f"{shape.lead}{shape.hint}" for shape in SHAPES)
 """Patterns for undecoded bytes. Text that contains a token matches at least one of them."""
 
+KEY_HINT: Final = rf"(?:{_PHRASE}|{_KEY})\"[ \t\r\n]*:"
+"""Pattern for undecoded JSON that matches every key for which `kind_of` may return a name."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Scanner:
