@@ -55,7 +55,10 @@ class Server:
         return await reply
 
     async def attempt(self, folder: Path, url: str) -> None:
-        thread = await self._open(
+        await self.take_turn(await self.open_thread(folder, url))
+
+    async def open_thread(self, folder: Path, url: str) -> str:
+        return await self._open(
             cwd=str(folder),
             ephemeral=True,
             model="gpt-5",
@@ -64,7 +67,6 @@ class Server:
             approvalPolicy="on-request",
             config={"model_providers.proctor.base_url": url},
         )
-        await self._turn(thread)
 
     async def same_attempt(self, folder: Path, url: str) -> None:
         """Run an attempt with the requests that Proctor sends before and after a turn."""
@@ -79,7 +81,7 @@ class Server:
         )
         ask.tmp.mkdir()
         thread = await self._open(**thread_params(ask))
-        await self._turn(thread)
+        await self.take_turn(thread)
         await self.call(CLEAN, threadId=thread)
         await self.call("thread/unsubscribe", threadId=thread)
 
@@ -87,7 +89,7 @@ class Server:
         started = await self.call("thread/start", **params)
         return str(started["thread"]["id"])
 
-    async def _turn(self, thread: str) -> None:
+    async def take_turn(self, thread: str) -> None:
         self.meter = self.meter or Meter()
         over = self._turns[thread] = asyncio.get_running_loop().create_future()
         await self.call("turn/start", threadId=thread, input=[{"type": "text", "text": PROMPT}])

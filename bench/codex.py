@@ -76,12 +76,12 @@ def by_proctor(folder: Path, attempts: int, url: str) -> Cost:
 
 def by_bare_driver(folder: Path, attempts: int, url: str, *, asks: str) -> Cost:
     """Measure the bare driver. `asks` is "least" for the fewest requests, or "same" for those that Proctor sends."""
-    return in_own_process("bench.bare_driver", str(_home(folder, url)), str(attempts), url, asks, env={})
+    return in_own_process("bench.bare_driver", str(write_home(folder, url)), str(attempts), url, asks, env={})
 
 
 def by_exec(folder: Path, attempts: int, url: str) -> Cost:
     """Measure `codex exec` under xargs, as many at a time as the others, each in its own empty folder."""
-    home = _home(folder, url)
+    home = write_home(folder, url)
     workspaces = [folder / str(number) for number in range(attempts)]
     for workspace in workspaces:
         workspace.mkdir()
@@ -103,7 +103,7 @@ def by_exec(folder: Path, attempts: int, url: str) -> Cost:
     return cost
 
 
-def _home(folder: Path, url: str) -> Path:
+def write_home(folder: Path, url: str) -> Path:
     home = folder / "home"
     home.mkdir(parents=True)
     (home / "config.toml").write_text(_CONFIG.format(url=url, key=KEY), encoding="utf-8")

@@ -21,6 +21,9 @@ class Sizes:
     some_messages: int = 10_000
     many_messages: int = 100_000
     projected_messages: int = 2000
+    pairs: int = 11
+    processes: int = 5
+    batch_turns: int = 10
     cheats: int | None = None
     """How many cheats are played; None for all."""
 
@@ -39,6 +42,9 @@ QUICK = Sizes(
     some_messages=40,
     many_messages=80,
     projected_messages=20,
+    pairs=1,
+    processes=1,
+    batch_turns=2,
     cheats=1,
 )
 

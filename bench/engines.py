@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from bench.context import BenchContext
 from bench.cost import Meter, in_own_process
 from bench.table import Row, at_most
-from bench.talk import BUDGET, PROMPT, TURN_MESSAGES, Talk, engine_context, turns
+from bench.talk import BUDGET, PROMPT, TURN_MESSAGES, Talk, engine_context, messages, turns
+from bench.turn_costs import turn_rows
 from proctor.__main__ import relax_gc
 from proctor.clock import SystemClock
 from proctor.context.guard import GuardedEngine
@@ -62,12 +63,18 @@ class _Point:
         self.commit_ms.append(mean(costs))
 
     def _assemble(self) -> float:
-        return _cpu_ms(lambda: self.talk.engine.assemble(engine_context(), self._history, PROMPT), looks=1)
+        """Open the history, as each turn does, and assemble. What was committed meanwhile is left out."""
+
+        def assemble() -> None:
+            with open_history(self.talk.folder / "session.db", after_turn=0):
+                self.talk.engine.assemble(engine_context(), self._history, PROMPT)
+
+        return _cpu_ms(assemble, looks=1)
 
 
 def measure(context: BenchContext) -> list[Row]:
     relax_gc()
-    return [*anyio.run(_session_rows, context), *_projection_rows(context), *_wired_rows(context)]
+    return [*anyio.run(_session_rows, context), *_projection_rows(context), *turn_rows(context)]
 
 
 async def _session_rows(context: BenchContext) -> list[Row]:
@@ -204,10 +211,13 @@ async def _guarded_ms(talk: Talk) -> float:
 
 def _projection_rows(context: BenchContext) -> Iterator[Row]:
     count = context.sizes.projected_messages
-    messages = [message for turn in turns(-(-count // TURN_MESSAGES)) for message in turn.messages][:count]
     for form in ("items", "text"):
         yield at_most(
-            f"project {count:,} messages as {form}, CPU", _cpu_ms(_Projecting(messages, form)), 30, "ms", note="no peer"
+            f"project {count:,} messages as {form}, CPU",
+            _cpu_ms(_Projecting(messages(count), form)),
+            30,
+            "ms",
+            note="no peer",
         )
 
 
@@ -227,13 +237,6 @@ class _Projecting:
             form=self._form,
         ).given
         assert len(given) == len(self._messages)
-
-
-def _wired_rows(_context: BenchContext) -> list[Row]:
-    """Rows that need agents and the wiring of engines into sessions are added here: giving to the real Codex beside a
-    bare driver, a turn with `lossless` beside one without an engine, and a turn without an id beside the older commit.
-    """
-    return []
 
 
 def _ratio(many: list[float], few: list[float]) -> float:

@@ -36,8 +36,8 @@ def started(id_: int, number: int, cwd: str) -> list[str]:
 
 
 def answered(id_: int, thread: str) -> list[str]:
-    """Return all frames of a turn."""
-    turn_id, item_id = thread.replace("71c3", "7c70"), f"msg_{thread[-12:]}"
+    """Return all frames of the turn that was asked with the request of this id."""
+    turn_id, item_id = f"01a1e1a9-ddf0-7c70-af1a-{id_:012x}", f"msg_{id_:012x}"
     turn: dict[str, object] = {
         "id": turn_id,
         "items": [],
@@ -46,7 +46,7 @@ def answered(id_: int, thread: str) -> list[str]:
         "error": None,
     }
     place = {"threadId": thread, "turnId": turn_id}
-    question = {"type": "userMessage", "id": f"ask_{thread[-12:]}", "content": [{"type": "text", "text": "Do it."}]}
+    question = {"type": "userMessage", "id": f"ask_{id_:012x}", "content": [{"type": "text", "text": "Do it."}]}
     answer = {"type": "agentMessage", "id": item_id, "text": "", "phase": None, "memoryCitation": None}
     used = {"totalTokens": 19, "inputTokens": 12, "cachedInputTokens": 0, "outputTokens": 7, "reasoningOutputTokens": 0}
     # Encoded once per turn, not once per piece, so that the fake costs little.

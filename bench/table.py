@@ -6,14 +6,17 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One measurement. `ratio` is measured / to beat; `ok` says whether it is on the right side of 1."""
+    """One measurement. `ratio` is measured / to beat; `ok` says whether it is on the right side of 1.
+
+    What could not be measured is not ok either, and the note says why.
+    """
 
     what: str
-    measured: float
+    measured: float | None
     to_beat: float
     unit: str
     is_at_most: bool
-    ratio: float
+    ratio: float | None
     ok: bool
     note: str = ""
 
@@ -41,6 +44,12 @@ def exactly(what: str, measured: float, to_beat: float, unit: str, *, note: str 
     )
 
 
+def not_measured(what: str, to_beat: float, unit: str, *, why: str) -> Row:
+    """Return the row for something that cannot be measured here and must be at most `to_beat`."""
+    note = f"not measured: {why}"
+    return Row(what=what, measured=None, to_beat=to_beat, unit=unit, is_at_most=True, ratio=None, ok=False, note=note)
+
+
 def _row(what: str, measured: float, to_beat: float, unit: str, *, is_at_most: bool, note: str) -> Row:
     ratio = measured / to_beat
     return Row(
@@ -64,8 +73,10 @@ def render(rows: Iterable[Row]) -> str:
     """
     table = [("what", "measured", "to beat", "ratio", "ok", "note")]
     for row in rows:
-        measured, to_beat = (f"{value:.3g} {row.unit}" for value in (row.measured, row.to_beat))
-        table.append((row.what, measured, to_beat, f"{row.ratio:.2f}", "yes" if row.ok else "NO", row.note))
+        measured = "?" if row.measured is None else f"{row.measured:.3g} {row.unit}"
+        to_beat = f"{row.to_beat:.3g} {row.unit}"
+        ratio = "?" if row.ratio is None else f"{row.ratio:.2f}"
+        table.append((row.what, measured, to_beat, ratio, "yes" if row.ok else "NO", row.note))
     widths = [max(len(line[at]) for line in table) for at in range(5)]
     lines = []
     for what, measured, to_beat, ratio, ok, note in table:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import anyio
@@ -100,6 +101,12 @@ def turns(count: int) -> Iterator[RecordedTurn]:
                 bytes_per_token=3.0,
             ),
         )
+
+
+def messages(count: int) -> list[Message]:
+    """Return the first messages of such turns."""
+    said = (message for turn in turns(-(-count // TURN_MESSAGES)) for message in turn.messages)
+    return list(islice(said, count))
 
 
 class Talk:

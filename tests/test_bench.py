@@ -15,7 +15,7 @@ from bench.fake_agent import answered, started, thread_of
 from bench.fakes import claude_code, codex_exec
 from bench.growth import last_by_first
 from bench.runtimes import SHARED, cost_of, write_fakes
-from bench.table import render
+from bench.table import not_measured, render
 
 ROOT = Path(__file__).parent.parent
 ROWS = [
@@ -56,6 +56,10 @@ ROWS = [
     "our memory with 80 messages open, beyond that with none",
     "project 20 messages as items, CPU",
     "project 20 messages as text, CPU",
+    "give 20 messages to the real Codex, by a bare JSON-RPC driver",
+    "a turn with lossless and 20 entries, beyond one without an engine, our CPU",
+    "a turn without an id, kept nowhere, by the commit before sessions, our CPU",
+    "a turn without an id, kept on disk, by the commit before sessions, our CPU",
 ]
 
 
@@ -76,6 +80,9 @@ def test_a_quick_benchmark_measures_every_row_of_the_table(tmp_path: Path) -> No
     for row in rows:
         if row["what"].startswith("cheats verified"):
             assert (row["measured"], row["ok"]) == (0, True)
+            continue
+        if row["note"].startswith("not measured: git has no commit"):
+            assert (row["measured"], row["ratio"], row["ok"]) == (None, None, False)
             continue
         assert row["measured"] > 0
         assert row["ratio"] == pytest.approx(row["measured"] / row["toBeat"])
@@ -104,11 +111,20 @@ def test_the_benchmark_of_one_runtime_is_measured_and_shown(tmp_path: Path) -> N
     rows = [cpu_row(SHARED, [cost], QUICK.attempts), *thousand_rows([cost], QUICK)]
     assert [row.what for row in rows] == [ROWS[0], "4 fake attempts", "4 fake attempts, our memory"]
     for row in rows:
+        assert row.measured is not None
+        assert row.ratio is not None
         assert row.measured > 0
         assert row.ok == (row.ratio <= 1)
     assert [line.startswith(row.what) for line, row in zip(render(rows).splitlines()[1:], rows, strict=True)] == [
         True
     ] * 3
+
+
+def test_what_could_not_be_measured_is_not_ok_and_has_no_figure() -> None:
+    row = not_measured("a turn", 1.05, "x", why="git has no commit")
+    assert not row.ok
+    expected = ["a", "turn", "?", "1.05", "x", "?", "NO", "not", "measured:", "git", "has", "no", "commit"]
+    assert render([row]).splitlines()[1].split() == expected
 
 
 def test_the_fake_agent_says_thirty_frames_of_a_real_size() -> None:
