@@ -363,8 +363,10 @@ class LiveSession:
     async def _settle(self, work: _Work) -> None:
         """End a turn, and end the session if a limit is exceeded or its process is gone."""
         supervision = self._supervision
-        supervision.tap.record(TurnClosed())
-        context = None if self._turns is None else await self._turns.settle()
+        context = None
+        if self._turns is not None:
+            supervision.tap.record(TurnClosed())
+            context = await self._turns.settle()
         self.failure = self.failure or supervision.failure()
         # The turn may have exceeded the limit after the last tick, and then no further turn may start.
         if self._over is None and isinstance(

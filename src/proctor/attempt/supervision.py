@@ -101,8 +101,10 @@ class Supervision:
             on_event(event)
             self.watch.event_recorded(event)
 
+        # The watch only counts tokens.
+        watcher = on_event if self.request.limits.tokens is None else event_recorded
         with open_recording(
-            self.request, redactor=self.redactor, watcher=event_recorded, is_on_disk=is_on_disk
+            self.request, redactor=self.redactor, watcher=watcher, is_on_disk=is_on_disk
         ) as self._recording:
             yield
 

@@ -117,7 +117,7 @@ class TurnAsked(EventRoot, tag="turn.asked", frozen=True, kw_only=True):
 
 
 class TurnSettled(EventRoot, tag="turn.settled", frozen=True, kw_only=True):
-    """A turn of a conversation is over, with everything that the agent still did after its end."""
+    """A turn of a session with an id is over, with everything that the agent still did after its end."""
 
 
 class TurnSteered(EventRoot, tag="turn.steered", frozen=True, kw_only=True):

@@ -93,7 +93,7 @@ class TurnWanted(SupervisorRow, tag="turn.wanted", frozen=True, kw_only=True):
 
 
 class TurnClosed(SupervisorRow, tag="turn.closed", frozen=True, kw_only=True):
-    """A turn of a conversation is over, with everything that the agent still did after its end."""
+    """A turn of a session with an id is over, with everything that the agent still did after its end."""
 
 
 class SteerTaken(SupervisorRow, tag="turn.steered", frozen=True, kw_only=True):

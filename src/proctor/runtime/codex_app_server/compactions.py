@@ -37,7 +37,7 @@ class Compactions:
         self._lacks_beginning = not self._is_running
         return self._end(frame, at_ms, ok=True)
 
-    def missing_before(self, event: Event) -> Iterator[Event]:
+    def missing_before(self, event: TurnEnded | CompactionEnded) -> Iterator[Event]:
         """Yield what the agent did not report: the end of a compaction that ended with its turn, or a beginning."""
         match event:
             case TurnEnded(frame=frame, at_ms=at_ms) if self._is_running:

@@ -1,13 +1,14 @@
 """Convert Codex app-server frames to events. Pure."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from proctor import decoding
 from proctor.event.model import (
     ApprovalAsked,
+    CompactionEnded,
     ErrorReported,
     Event,
     FrameNoted,
@@ -47,6 +48,9 @@ from proctor.runtime.codex_app_server.items import MESSAGES, kept_items, reasoni
 from proctor.runtime.failures import diagnose
 
 T = TypeVar("T")
+
+_LACKING: Final = (TurnEnded, CompactionEnded)
+"""Events before which the agent may not have reported another one."""
 
 _SPOKEN_WARNINGS = frozenset({"warning", "guardianWarning", "configWarning", "deprecationNotice"})
 
@@ -95,7 +99,8 @@ class CodexNormalizer:
                 yield from _rerouted(message.method, _read(message.params, wire.RerouteParams), row)
             else:
                 event = self._from_agent(message.method, message, row)
-                yield from self._compactions.missing_before(event)
+                if isinstance(event, _LACKING):
+                    yield from self._compactions.missing_before(event)
                 yield event
         except msgspec.DecodeError:
             # The name is known but the structure is not: count the frame as unrecognized.
