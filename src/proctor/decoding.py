@@ -5,7 +5,7 @@ that uses the type at that moment reads a null pointer, and the process dies wit
 a lock, once. A linter rule keeps the rest of the package from calling msgspec's own decoders.
 """
 
-import threading
+from _thread import RLock
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -13,7 +13,8 @@ import msgspec
 
 T = TypeVar("T")
 
-_lock = threading.RLock()
+# The same as that of `threading`, without importing that module, which no command that reads evidence needs.
+_lock = RLock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
