@@ -22,8 +22,12 @@ class Sizes:
     many_messages: int = 100_000
     projected_messages: int = 2000
     pairs: int = 11
-    processes: int = 5
     batch_turns: int = 10
+    """How many turns with an id are measured at once."""
+    plain_turns: int = 100
+    """How many turns without an id are measured at once."""
+    processes: int = 5
+    """How many pairs of processes take turns without an id."""
     cheats: int | None = None
     """How many cheats are played; None for all."""
 
@@ -43,8 +47,9 @@ QUICK = Sizes(
     many_messages=80,
     projected_messages=20,
     pairs=1,
-    processes=1,
     batch_turns=2,
+    plain_turns=2,
+    processes=1,
     cheats=1,
 )
 

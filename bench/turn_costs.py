@@ -74,7 +74,7 @@ def _engine_row(context: BenchContext, fake: Path) -> Row:
         context.report(f"context: sessions of {sizes.few_messages:,} entries")
         for talker in talkers:
             talker.cpu_ms(max(1, sizes.few_messages // _ENTRIES - turns // 2))
-        with_engine, without = _paired(context, talkers, what="none")
+        with_engine, without = _paired(context, talkers, turns=sizes.batch_turns, what="none")
     more = list(map(sub, with_engine, without))
     return at_most(
         f"a turn with lossless and {sizes.few_messages:,} entries, beyond one without an engine, our CPU",
@@ -101,10 +101,11 @@ def _older_row(context: BenchContext, fake: Path, *, evidence: str, where: str) 
                 _Talker(context, fake, stack, evidence=evidence, sources=sources) for sources in (ROOT / "src", older)
             ]
             for talker in talkers:
-                talker.cpu_ms(sizes.batch_turns)
-            what_now = f"the older commit, processes {number} of {sizes.processes}"
-            for all_costs, more in zip(costs, _paired(context, talkers, what=what_now), strict=True):
-                all_costs.extend(more)
+                talker.cpu_ms(sizes.plain_turns)
+            beside = f"the older commit, processes {number} of {sizes.processes}"
+            taken = _paired(context, talkers, turns=sizes.plain_turns, what=beside)
+            for all_costs, some in zip(costs, taken, strict=True):
+                all_costs.extend(some)
     ratios = list(map(truediv, *costs))
     now, before = map(median, costs)
     return at_most(
@@ -112,7 +113,7 @@ def _older_row(context: BenchContext, fake: Path, *, evidence: str, where: str) 
         median(ratios),
         1.05,
         "x",
-        note=f"{_spread(ratios)} x in {len(ratios)} pairs of {sizes.batch_turns} turns with a fake agent:"
+        note=f"{_spread(ratios)} x in {len(ratios)} pairs of {sizes.plain_turns} turns with a fake agent:"
         f" {now:.2f} by {before:.2f} ms; {BEFORE_SESSIONS[:8]}, from this repository's history",
     )
 
@@ -158,13 +159,15 @@ def _started(words: Sequence[str], *, env: Mapping[str, str]) -> Iterator["subpr
         process.communicate()
 
 
-def _paired(context: BenchContext, talkers: Sequence[_Talker], *, what: str) -> tuple[list[float], list[float]]:
+def _paired(
+    context: BenchContext, talkers: Sequence[_Talker], *, turns: int, what: str
+) -> tuple[list[float], list[float]]:
     """Return the CPU of a turn with each of two talkers, which take turns and begin by turns."""
     costs: tuple[list[float], list[float]] = ([], [])
     context.report(f"context: turns beside {what}")
     for number in range(context.sizes.pairs):
         for at in (0, 1) if number % 2 else (1, 0):
-            costs[at].append(talkers[at].cpu_ms(context.sizes.batch_turns))
+            costs[at].append(talkers[at].cpu_ms(turns))
     return costs
 
 
