@@ -134,20 +134,20 @@ class Supervision:
 
     # ── under the clocks ──
 
-    async def watched(
+    def watched(
         self,
         work: Callable[[], Awaitable[None]],
         *,
         stop: anyio.Event,
         failure: Callable[[], FailureFound | ProctorError | None],
         on_stop: Callable[[Stop], None],
-    ) -> None:
+    ) -> Awaitable[None]:
         """Run work until it ends, a limit is reached, `stop` is set, or `failure()` returns a reason to stop.
 
         `on_stop` is called with the reason before the work is cancelled. It passes it to `record_stop`.
         """
         tap = self.tap
-        await under_watch(
+        return under_watch(
             work,
             self.watch,
             clock=self.request.clock,

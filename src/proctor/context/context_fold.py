@@ -32,6 +32,9 @@ CONTEXT_FACT: Final = "context"
 
 _STATUSES: Final[tuple[CommitStatus, ...]] = ("blocked", "queued", "committed", "none")
 
+_WITHOUT_ENGINE: Final = (TurnAsked, TurnSettled, TurnCommitted, ContextAssembled)
+"""Events that count before an engine was asked in a turn, which most turns have none of."""
+
 LOST = "context lost to native compaction"
 """The agent shortened its thread after it was given the context, and before the model saw it."""
 
@@ -116,23 +119,34 @@ class ContextFactFold:
 
     def __init__(self, *, run_id: RunId | None, attempt_id: AttemptId) -> None:
         self._place = f"{run_id}/{attempt_id}"
-        self._turn = ContextFold()
+        self._turn: ContextFold | None = None
         self._asked: EntryId | None = None
         self._contexts: dict[EntryId, TurnContext] = {}
         self._commits: dict[EntryId, TurnCommitted] = {}
 
     def feed(self, event: Event) -> None:
+        if self._turn is None and not isinstance(event, _WITHOUT_ENGINE):
+            return
         match event:
             case TurnAsked(frame=frame):
-                self._turn, self._asked = ContextFold(), EntryId(f"{self._place}#{frame}")
+                self._turn, self._asked = None, EntryId(f"{self._place}#{frame}")
             case TurnSettled():
                 self._asked = None
             case TurnCommitted(turn=turn):
                 self._commits[turn] = event
-            case _ if self._asked is not None:
-                self._turn.feed(event)
-                if self._turn.context is not None:
-                    self._contexts[self._asked] = self._turn.context
+            case ContextAssembled():
+                self._turn = self._turn or ContextFold()
+                self._feed_turn(self._turn, event)
+            case _ if self._turn is not None:
+                self._feed_turn(self._turn, event)
+            case _:
+                pass
+
+    def _feed_turn(self, turn: ContextFold, event: Event) -> None:
+        if self._asked is not None:
+            turn.feed(event)
+            if turn.context is not None:
+                self._contexts[self._asked] = turn.context
 
     def fact(self) -> Fact | None:
         """Return the fact. None if no engine took part in a turn."""

@@ -89,7 +89,7 @@ def decode_supervisor_row(row: Row) -> AnySupervisorRow | None:
 
 def dropped_thread(row: Row) -> ThreadDropped | None:
     """Return the row with which the session leaves its native thread; None for any other row."""
-    # Decoded only if it can be: most rows are of the agent.
+    # Decoded only if it can be.
     if row.dir is Direction.SELF and isinstance(row.frame, msgspec.Raw) and _THREAD_DROPPED in bytes(row.frame):
         left = decode_supervisor_row(row)
         return left if isinstance(left, ThreadDropped) else None

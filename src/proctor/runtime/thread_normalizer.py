@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from proctor.event.model import Event
-from proctor.event.row import Row
+from proctor.event.row import Direction, Row
 from proctor.event.supervisor_events import dropped_thread
 from proctor.runtime.base import Normalizer, Runtime, sees_tool_calls
 
@@ -27,7 +27,8 @@ class _ThreadNormalizer:
 
     def feed(self, row: Row) -> Iterable[Event]:
         events = self._current.feed(row)
-        if dropped_thread(row) is None:
+        # Most rows are of the agent.
+        if row.dir is not Direction.SELF or dropped_thread(row) is None:
             return events
         events = list(events)
         self._current = self._create()
