@@ -109,6 +109,8 @@ REQUESTS: list[tuple[str, Any]] = [
     opening_request(session_ask(resume=ThreadId("t"))),
     opening_request(session_ask(fork=ThreadId("t"))),
     ("thread/read", {"threadId": "t"}),
+    ("thread/archive", {"threadId": "t"}),
+    ("thread/unarchive", {"threadId": "t"}),
     ("thread/turns/list", {"threadId": "t", "itemsView": "full", "sortDirection": "asc", "cursor": None}),
     ("thread/compact/start", {"threadId": "t"}),
     ("turn/interrupt", {"threadId": "t", "turnId": "u"}),

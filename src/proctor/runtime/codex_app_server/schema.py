@@ -19,8 +19,9 @@ ESSENTIAL: Final = frozenset(
 # Without one of these methods, only one feature is missing.
 USEFUL: Final = frozenset(
     """
-    thread/resume thread/fork thread/read thread/turns/list thread/compact/start turn/steer
-    thread/started thread/status/changed thread/tokenUsage/updated serverRequest/resolved error item/tool/call
+    thread/resume thread/fork thread/archive thread/unarchive thread/read thread/turns/list thread/compact/start
+    turn/steer thread/started thread/status/changed thread/tokenUsage/updated serverRequest/resolved error
+    item/tool/call
     """.split()
 )
 # Notifications that `normalize` handles by name.

@@ -134,12 +134,14 @@ class CodexSession:
             self.tap.record(offer_of(instructions=instructions))
         if self._request.resume is not None:
             self._connection.claim_thread(self._request.resume, self)
-        deadline_s = self._deadlines.start_s
-        reply = await self._connection.start_thread(method, params, listener=self, deadline_s=deadline_s)
-        try:
-            started = decoding.decode(reply, wire.ThreadStarted)
-        except msgspec.DecodeError as error:
-            raise PeerError("peer.wire", f"{method}: {error}") from error
+        started = await self._open(method, params)
+        if self._request.resume is not None and started.thread.status == wire.Status(type=wire.FAILED):
+            # Codex resumes a thread whose last turn failed as it is loaded, with the settings that it was started with
+            # (seen with 0.163): a temporary folder, environment and provider of an earlier session.
+            for unload in (wire.ARCHIVE, wire.UNARCHIVE):
+                params_of = {"threadId": started.thread.id}
+                await self._connection.call(unload, params_of, deadline_s=self._deadlines.start_s, listener=self)
+            started = await self._open(method, params)
         if started.thread.id not in self._connection.threads_of(self):
             raise PeerError("peer.wire", f"{method}: the server returned a thread that belongs to another session")
         self._thread = ThreadId(started.thread.id)
@@ -147,6 +149,14 @@ class CodexSession:
             self.tap.record(receipt_of(instructions=instructions))
         if self._request.history:
             await self.give(self._request.history)
+
+    async def _open(self, method: str, params: dict[str, Any]) -> wire.ThreadStarted:
+        deadline_s = self._deadlines.start_s
+        reply = await self._connection.start_thread(method, params, listener=self, deadline_s=deadline_s)
+        try:
+            return decoding.decode(reply, wire.ThreadStarted)
+        except msgspec.DecodeError as error:
+            raise PeerError("peer.wire", f"{method}: {error}") from error
 
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         params: dict[str, Any] = {"threadId": self.thread, "input": _input(prompt)}

@@ -212,6 +212,9 @@ GIVE = "thread/inject_items"
 COMPACT = "thread/compact/start"
 COMPACTION = "contextCompaction"
 USAGE = "thread/tokenUsage/updated"
+ARCHIVE, UNARCHIVE = "thread/archive", "thread/unarchive"
+FAILED = "systemError"
+"""The status of a thread whose last turn failed."""
 
 # Notifications that carry a piece of streamed text.
 TEXT_DELTAS = frozenset({"item/agentMessage/delta", "item/plan/delta"})
