@@ -4,7 +4,7 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,24 +19,26 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.model.connection import Door, ModelLimits
 from proctor.model.dialects import built_in_dialects
 from proctor.model.exchange import Exchange, ScriptSlot
-from proctor.model.journal import Journal
-from proctor.model.player import Player
+from proctor.model.journal import Journal, JournalRow
+from proctor.model.player import Player, RequestKind
 from proctor.model.script import Script
 from proctor.testing.journals import TEXT_BYTES
 
 DEADLINE_S = 10
+_THREADS = ("thread-id", "x-claude-code-session-id")
+"""The headers in which Codex and Claude Code name their thread."""
 
 
 @dataclass(slots=True)
 class Provider:
     """`asked` is every request: its path, and the credential it came with. `accounts` answers what else is asked.
 
-    `first` is what the first threads are played instead of `steps`, a step each.
+    `first` is what the first threads are played instead of `steps`: a step, or several.
     """
 
     steps: list[Mapping[str, Any]]
     bearer: str
-    first: tuple[Mapping[str, Any], ...] = ()
+    first: tuple[Mapping[str, Any] | Sequence[Mapping[str, Any]], ...] = ()
     accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
@@ -50,6 +52,16 @@ class Provider:
         """The credentials that the model was asked with."""
         return {credential for path, credential in self.asked if path == "/v1/responses"}
 
+    def journal(self, thread: str) -> list[JournalRow]:
+        """What a thread asked of the model: its requests, without those beside the conversation."""
+        rows = self._exchange.slots[thread].journal.rows
+        return [row for row in rows if row.kind is not RequestKind.SIDE]
+
+    @property
+    def threads(self) -> list[str]:
+        """Every thread that asked for a reply, in order."""
+        return list(self._exchange.slots)
+
     def heard(self) -> str:
         """What the conversations said to it."""
         return "\n".join(
@@ -62,14 +74,15 @@ class Provider:
         self.asked.append((path, credential))
         if path in self.accounts:
             await JSONResponse(self.accounts[path])(scope, receive, send)
-        elif credential != f"Bearer {self.bearer}":
+        elif credential != f"Bearer {self.bearer}" and headers.get("x-api-key") != self.bearer:
             refusal = {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
             await JSONResponse(refusal, status_code=401)(scope, receive, send)
         else:
-            key = headers.get("thread-id", "none")
+            key = next((headers[name] for name in _THREADS if name in headers), "none")
             if key not in self._exchange.slots:
                 so_far = len(self._exchange.slots)
-                steps = [self.first[so_far]] if so_far < len(self.first) else self.steps
+                own = self.first[so_far] if so_far < len(self.first) else self.steps
+                steps = [own] if isinstance(own, Mapping) else list(own)
                 script = msgspec.convert({"version": 1, "steps": steps}, Script)
                 player = Player(key, script, dialects=built_in_dialects())
                 self._exchange.slots[key] = ScriptSlot(
@@ -85,7 +98,7 @@ def open_provider(
     *steps: Mapping[str, Any],
     bearer: str,
     accounts: Mapping[str, Mapping[str, Any]] | None = None,
-    first: tuple[Mapping[str, Any], ...] = (),
+    first: tuple[Mapping[str, Any] | Sequence[Mapping[str, Any]], ...] = (),
 ) -> Iterator[Provider]:
     """Served in a thread of its own. What it is asked before it is up waits at the socket."""
     provider = Provider(list(steps), bearer, first, accounts or {})

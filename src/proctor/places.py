@@ -13,7 +13,7 @@ def cache_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder for spawn intents, proofs and what sessions keep. Creates it with mode 0700."""
+    """Return the folder for spawn intents, proofs and what sessions and trials keep. Creates it with mode 0700."""
     return _private("XDG_STATE_HOME", ".local/state")
 
 
@@ -25,6 +25,11 @@ def spawns_dir() -> Path:
 def sessions_dir() -> Path:
     """Return the folder below which each session keeps its agents' homes and its workspace. It may not exist."""
     return state_dir() / "sessions"
+
+
+def trials_dir() -> Path:
+    """Return the folder below which campaigns keep trials that may be continued. It may not exist."""
+    return state_dir() / "trials"
 
 
 def config_file() -> Path:

@@ -56,7 +56,7 @@ def test_every_code_that_an_attempt_can_end_with_has_a_remedy() -> None:
 
 @pytest.mark.requirement("schedule.recovery")
 def test_what_is_called_worth_another_try_gets_one_and_nothing_else_does() -> None:
-    tried_again = {Remedy.AGAIN, Remedy.YIELD, Remedy.PARK, Remedy.REDO}
+    tried_again = {Remedy.AGAIN, Remedy.YIELD, Remedy.PARK, Remedy.REDO, Remedy.FRESH}
     assert {code for code, each in REMEDIES.items() if each in tried_again} == {
         code for code in REMEDIES if CODES[code].retryable
     }
@@ -83,6 +83,7 @@ def test_credentials_stop_their_flow_and_quotas_either_stop_it_or_are_waited_for
         (Outcome.CRASHED, "peer.lost", Remedy.AGAIN),
         (Outcome.CRASHED, "peer.killed", Remedy.AGAIN),
         (Outcome.REFUSED, "peer.overloaded", Remedy.YIELD),
+        (Outcome.REFUSED, "peer.thread-lost", Remedy.FRESH),
         (Outcome.FAILED, "provider.usage-limit", Remedy.PARK),
         (Outcome.FAILED, "provider.unauthorized", Remedy.STOP),
         (Outcome.CANCELLED, "run.cancelled", Remedy.REDO),

@@ -48,6 +48,15 @@ def of_flow(**changes: Any) -> CampaignSpec:
     return replace(SPEC, flows=[replace(FLOW, **changes)])
 
 
+@pytest.mark.requirement("session.continue-after-wait")
+def test_plan_that_continues_after_waits_has_other_digests_and_no_other_plan_has() -> None:
+    plain = planned(replace(SPEC, schedule=ScheduleSpec(retries=5)), digests=CONTENTS)
+    assert plain.digest == planned(SPEC, digests=CONTENTS).digest
+    continuing = planned(replace(SPEC, schedule=ScheduleSpec(continue_after_wait=True)), digests=CONTENTS)
+    assert continuing.schedule.continue_after_wait
+    assert continuing.trials[0].digest != plain.trials[0].digest
+
+
 @pytest.mark.requirement("campaign.matrix")
 def test_a_plan_holds_everything_with_its_defaults_filled_in() -> None:
     spec = replace(

@@ -134,10 +134,18 @@ def record(attempt: AttemptId, **changes: Any) -> AttemptRecord:
 PROBE = RequiredProbe(digest=Digest(f"sha256:{'1' * 64}"), kind="headless_run", index=0, criterion="It works.")
 
 
-def summary(attempt: AttemptId, *, runtime: str = "fake", has_probes: bool = True, **changes: Any) -> AttemptSummary:
+def summary(
+    attempt: AttemptId,
+    *,
+    runtime: str = "fake",
+    has_probes: bool = True,
+    continues: AttemptId | None = None,
+    **changes: Any,
+) -> AttemptSummary:
     """Return the summary of an attempt of a mission with a probe; `changes` are of its report."""
     probes = (PROBE,) if has_probes else ()
-    return summarize(record(attempt, runtime_id=RuntimeId(runtime), required_probes=probes), report(attempt, **changes))
+    made = record(attempt, runtime_id=RuntimeId(runtime), required_probes=probes, continues=continues)
+    return summarize(made, report(attempt, **changes))
 
 
 def campaign(

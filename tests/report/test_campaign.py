@@ -216,6 +216,7 @@ def test_numbers_are_added_up_and_what_is_unknown_stays_unknown(tmp_path: Path) 
         degraded=0,
         unknown=0,
         unjudged=0,
+        continued=0,
         buckets={},
         tool_calls=8,
         tool_calls_unknown=0,

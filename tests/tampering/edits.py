@@ -197,14 +197,15 @@ GENESIS = "0" * 32
 def reseal(attempt: str) -> Edit:
     """The seal becomes that of the files as they are now."""
 
-    def edit(evidence: Evidence) -> None:
-        folder = evidence.path(attempt)
-        seal = read_json(folder / SEAL)
-        files = {name: _measure((folder / name).read_bytes()) for name in seal[Field.FILES]}
-        streams = {name: _head((folder / name).read_bytes()) for name in seal[Field.STREAMS]}
-        _stamp(folder / SEAL, {**seal, Field.FILES: files, Field.STREAMS: streams})
+    return lambda evidence: reseal_folder(evidence.path(attempt))
 
-    return edit
+
+def reseal_folder(folder: Path) -> None:
+    """The seal of an attempt becomes that of its files as they are now."""
+    seal = read_json(folder / SEAL)
+    files = {name: _measure((folder / name).read_bytes()) for name in seal[Field.FILES]}
+    streams = {name: _head((folder / name).read_bytes()) for name in seal[Field.STREAMS]}
+    _stamp(folder / SEAL, {**seal, Field.FILES: files, Field.STREAMS: streams})
 
 
 def reseal_process(changes: Mapping[str, Any] | None = None) -> Edit:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import anyio
 
@@ -17,17 +18,25 @@ from proctor.context.keeper import SessionKeeper
 from proctor.errors import ProctorError
 from proctor.event.model import Event
 from proctor.event.row import ASKED_TO_STOP, CancelRequested
-from proctor.evidence.artifacts import ContextRef, RequiredProbe, SittingRef
+from proctor.evidence.artifacts import ContextRef, ContinuedFrom, RequiredProbe, SittingRef
 from proctor.evidence.layout import AttemptPaths
 from proctor.evidence.secrets import Secret
 from proctor.evidence.summary import AttemptSummary
 from proctor.fact import Fact
 from proctor.ids import AttemptId, CampaignId, Digest, ProcessId, RunId, ThreadId, TurnId
+from proctor.plan.continuation import FreshStart
 from proctor.plan.model import Limits, ResolvedFlow, Trial
 from proctor.probe.kind import HiddenFiles
 from proctor.probe.model import require
 from proctor.runtime.base import Decide, Host, ModelChoice, Runtime, Tool
 from proctor.spec.model import MissionSpec
+from proctor.workspace.snapshot import Snapshot
+
+CONTINUE_PROMPT: Final = (
+    "You were interrupted because the model's provider refused more requests for a while. It accepts them again. "
+    "Continue with the task where you stopped; everything that was asked before still applies.\n"
+)
+"""The prompt of an attempt that continues another one. The prompt of the mission is in the thread already."""
 
 DECIDE_S = 120.0
 """Default time limit for a person's decision or a dynamic tool call, in seconds."""
@@ -74,6 +83,18 @@ class KeptSitting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """The attempt that an attempt continues, and what it left."""
+
+    attempt: AttemptId
+    """Id of that attempt."""
+    taken: ContinuedFrom
+    """What is taken over from it."""
+    tree: Snapshot
+    """The workspace that it left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRequest:
     """Everything that the supervisor needs for one attempt."""
 
@@ -98,13 +119,14 @@ class AttemptRequest:
     paths: AttemptPaths
     """The attempt's evidence folder."""
     scratch: Path
-    """Folder for the workspace and temporary files. Created by the supervisor and removed at the end."""
+    """Folder for the workspace and temporary files. Created by the supervisor and removed at the end, unless
+    `is_kept`."""
     judging: Path
     """Folder for copies and views of the workspace that the agent cannot see. Created if needed, removed at the end."""
     workspace_source: Path | None
     """Frozen folder that the workspace is copied from. None for an empty workspace."""
     workspace_digest: Digest
-    """Expected digest of the workspace before the agent starts."""
+    """Expected digest of the untouched workspace."""
     runtime: Runtime
     """The runtime."""
     lease: Callable[[], AbstractAsyncContextManager[Lease]]
@@ -156,11 +178,18 @@ class AttemptRequest:
     refusal: ProctorError | None = None
     """Why the agent cannot be asked. The attempt then ends as refused. None if it can."""
     resume: ThreadId | None = None
-    """Thread to continue. At most one of `resume` and `fork` is set."""
+    """Thread to continue. At most one of `resume` and `fork` is set. That of `continuation`, if there is one."""
     fork: ThreadId | None = None
     """Thread whose history a new thread starts with."""
     fork_through: TurnId | None = None
     """The last turn of the forked thread that the new one gets. None for all."""
+    is_kept: bool = False
+    """Whether `scratch` is kept for the next attempt, which may continue this one. It exists, and the caller removes
+    it. It has a workspace only if there is a `continuation`."""
+    continuation: Continuation | None = None
+    """What the attempt continues. None if it starts fresh."""
+    fresh_start: FreshStart | None = None
+    """Why it does not continue the attempt of its trial before it. None if that is not asked for."""
     stop: anyio.Event = field(default_factory=anyio.Event)
     """Set to stop the attempt. It is then recorded as cancelled and sealed."""
     stop_cause: Callable[[], CancelRequested] = lambda: ASKED_TO_STOP

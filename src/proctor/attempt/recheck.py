@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from proctor import canonical, decoding
+from proctor.attempt.continued_attempts import check_continuation
 from proctor.attempt.expectation import decision_of, expectation_of
 from proctor.attempt.policy import violations
 from proctor.attempt.rederive import RederiveResult, rederive
@@ -91,7 +92,11 @@ def recheck(files: AttemptFiles) -> tuple[Finding, ...]:
         findings.append(Finding(code="evidence.ids", file=RUNNER_REF, detail=detail))
     if ref is not None:
         findings += _check_facts(ref.facts, again.derived.facts)
+        if record.sitting is None and again.is_resumed not in (None, not ref.is_fresh_session):
+            detail = f"isFreshSession is {ref.is_fresh_session}, but the frames say otherwise"
+            findings.append(Finding(code="evidence.derived", file=RUNNER_REF, detail=detail))
     findings += _check_commit(files, again.derived.commit)
+    findings += check_continuation(files, record, ref)
     probes = files.rows(PROBES, ProbeRow)
     rows = list(probes)
     findings += probes.findings

@@ -93,7 +93,7 @@ def open_recording(
 
 def write_first_files(request: AttemptRequest, *, prompt: str, base: Digest, redactor: Redactor) -> dict[str, bytes]:
     """Write prompt.txt and attempt.json, before the agent gets its prompt. Return their bytes by file name."""
-    paths, flow = request.paths, request.flow
+    paths, flow, continuation = request.paths, request.flow, request.continuation
     written = layout.write_text_artifact(paths.prompt, prompt, redactor=redactor, is_durable=False)
     record = AttemptRecord(
         attempt_id=request.attempt_id,
@@ -122,6 +122,9 @@ def write_first_files(request: AttemptRequest, *, prompt: str, base: Digest, red
         secret_names=tuple(secret.name for secret in request.secrets),
         sitting=request.sitting,
         context=request.context,
+        continues=None if continuation is None else continuation.attempt,
+        continued_from=None if continuation is None else continuation.taken,
+        fresh_start=request.fresh_start,
         created_at_ms=request.clock.wall_ms(),
     )
     return {

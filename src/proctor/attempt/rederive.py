@@ -28,6 +28,8 @@ class RederiveResult:
     derived: DerivedResult
     thread: ThreadId | None
     """The agent's own id for the conversation."""
+    is_resumed: bool | None
+    """Whether it had a history before. None if the frames do not show its start."""
     findings: tuple[Finding, ...]
     """What is wrong with the frames."""
 
@@ -64,13 +66,14 @@ def rederive(files: AttemptFiles) -> RederiveResult:
     laws = Laws()
     violations: list[Finding] = []
     thread: ThreadId | None = None
+    is_resumed: bool | None = None
     for row in reading:
         for event in derivation.feed([row]):
             violation = laws.feed(event)
             if violation is not None and len(violations) < MAX_FINDINGS:
                 violations.append(Finding(code="evidence.laws", file=layout.FRAMES, line=row.seq, detail=violation))
             if isinstance(event, SessionBegan):
-                thread = event.thread
+                thread, is_resumed = event.thread, event.is_resumed
     streamed_bytes = {layout.TOOL_CALLS: len(trace.data), layout.TRANSCRIPT: len(transcript.data)}
     derived = derivation.finish()
     return RederiveResult(
@@ -78,5 +81,6 @@ def rederive(files: AttemptFiles) -> RederiveResult:
         streamed_bytes=streamed_bytes,
         derived=derived,
         thread=thread,
+        is_resumed=is_resumed,
         findings=(*reading.findings, *violations),
     )

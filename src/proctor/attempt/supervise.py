@@ -15,14 +15,14 @@ from proctor.attempt.finalize import finalize
 from proctor.attempt.hooks import HookPhase, has_hook, run_hook
 from proctor.attempt.kept_turns import KeptTurns
 from proctor.attempt.machine import Move, State, after
-from proctor.attempt.model import AttemptRequest, AttemptResult
+from proctor.attempt.model import CONTINUE_PROMPT, AttemptRequest, AttemptResult
 from proctor.attempt.probing import ProbeRunner
 from proctor.attempt.scratch_disk import DiskSpace, ScratchDisk
 from proctor.attempt.supervision import Supervision, off_loop
 from proctor.attempt.turn import open_session, take_turn
 from proctor.attempt.watchdog import ClockExpiry, ClockName, Stop
 from proctor.attempt.workspace_layout import TMP, WORKSPACE, private_workspace, remove_scratch
-from proctor.errors import Bucket, MachineError, ProctorError, bucket_of, disk_error
+from proctor.errors import Bucket, InputError, MachineError, ProctorError, RefusedError, bucket_of, disk_error
 from proctor.event.claim import with_footer
 from proctor.event.model import Event
 from proctor.event.outcome import OPERATOR_CANCEL
@@ -30,13 +30,17 @@ from proctor.event.row import FailureFound, HookEnded, TurnClosed, TurnWanted
 from proctor.evidence.artifacts import RequiredProbe
 from proctor.evidence.seal import write_seal
 from proctor.evidence.summary import AttemptSummary
+from proctor.plan.recover import THREAD_LOST
 from proctor.probe.kind import UntouchedTree
 from proctor.probe.model import Phase, ProbeRow, Verdict
 from proctor.runtime.agent_fences import writes_only_own_folders
 from proctor.spec.choices import Isolation
 from proctor.workspace.capture import Capture, capture
+from proctor.workspace.copy import copy_tree
+from proctor.workspace.prepare import prepare
 from proctor.workspace.remove import remove
 from proctor.workspace.snapshot import Snapshot, is_empty, snapshot
+from proctor.workspace.walk import walk
 
 SMALL_BYTES = 256 * 1024
 """Evidence below this size is finalized on the event loop, without a thread."""
@@ -65,10 +69,18 @@ async def run_attempt(request: AttemptRequest) -> AttemptResult:
 
 
 def _keep_workspace(request: AttemptRequest, place: Path) -> None:
-    """Move the workspace to a folder that no later agent sees. If the disk refuses, it is not kept."""
-    with suppress(OSError):
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        (request.scratch / WORKSPACE).rename(place)
+    """Move the workspace to a folder that no later agent sees. If the disk refuses, it is not kept.
+
+    One that the next attempt may continue in is copied.
+    """
+    with suppress(OSError, InputError, MachineError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        workspace = request.scratch / WORKSPACE
+        if request.is_kept:
+            place.mkdir(mode=0o700)
+            copy_tree(workspace, walk(workspace), into=place)
+        else:
+            workspace.rename(place)
 
 
 def _space_of(tree: Snapshot) -> DiskSpace:
@@ -91,7 +103,8 @@ class _AttemptSteps:
         if request.kept is not None:
             self._turns = KeptTurns(self._supervision, request.kept, thread_opened=self._thread_opened)
         self._root = self._supervision.workspace.root
-        self._prompt = with_footer(request.mission.prompt)
+        # The prompt of the mission, with its footer, is in the thread of a continued attempt.
+        self._prompt = with_footer(request.mission.prompt) if request.continuation is None else CONTINUE_PROMPT
         self._stop_cause: ClockName | Literal["other"] | None = None
         self._disk: ScratchDisk | None = None
         self._probes: ProbeRunner | None = None
@@ -147,7 +160,7 @@ class _AttemptSteps:
             self._create_probes_folder()
         supervision.write_first_files(self._prompt)
         self._probes = self._make_runner()
-        self._disk = ScratchDisk(request.scratch, base=_space_of(supervision.base), owned=self._owned_folders)
+        self._disk = ScratchDisk(request.scratch, base=_space_of(supervision.at_start), owned=self._owned_folders)
 
     def _event_recorded(self, event: Event) -> None:
         self._request.watcher.event_recorded(self._request.attempt_id, event)
@@ -222,7 +235,7 @@ class _AttemptSteps:
             raise MachineError(found.code, found.detail)
         if has_hook(self._request.mission.hooks, "before"):
             await self._run_before_hook()
-        await self._probe(Phase.BASELINE, self._supervision.base)
+        await self._probe_untouched()
         self.move(Move.START)
         await self._run_turn()
 
@@ -239,7 +252,7 @@ class _AttemptSteps:
             output = (ended.stderr_tail or ended.stdout_tail).strip()
             what = f"{shlex.join(ended.argv)}: {ended.problem}" + (output and f": {output}")
             raise MachineError("hook.failed", what)
-        if (await anyio.to_thread.run_sync(snapshot, self._root)).digest != supervision.base.digest:
+        if (await anyio.to_thread.run_sync(snapshot, self._root)).digest != supervision.at_start.digest:
             what = f"{shlex.join(ended.argv)}: it changed the workspace, which only the agent may change"
             raise MachineError("hook.failed", what)
 
@@ -248,6 +261,17 @@ class _AttemptSteps:
         return await run_hook(phase, self._request, workspace=str(self._root), redactor=redactor)
 
     async def _run_turn(self) -> None:
+        """Open the session, and take the turn. Raises RefusedError THREAD_LOST if the thread to continue is gone."""
+        try:
+            await self._open_and_ask()
+        except RefusedError as error:
+            is_refused = self.state is State.SESSION_STARTING and error.code == "peer.refused"
+            if self._request.continuation is None or not is_refused:
+                raise
+            # The next attempt starts fresh: this one has no record of a fresh start.
+            raise RefusedError(THREAD_LOST, error.what) from error
+
+    async def _open_and_ask(self) -> None:
         if self._request.refusal is not None:
             raise self._request.refusal
         if (turns := self._turns) is not None:
@@ -305,7 +329,7 @@ class _AttemptSteps:
         if not self._request.stop.is_set():
             self.move(Move.PROBE)
             self._create_probes_folder()
-            await self._watched(lambda: self._probe(Phase.FINAL, now))
+            await self._watched(lambda: self._probe(Phase.FINAL, self._root, now))
         if is_in_time and self._stop_cause in _AGENT_CLOCKS:
             self._fail_cut_off_probe(now)
             what = f"the {self._stop_cause} reached its time limit before the probes had judged the work"
@@ -365,10 +389,20 @@ class _AttemptSteps:
         except OSError as error:
             raise disk_error(error, path=folder) from error
 
-    async def _probe(self, phase: Phase, subject: Snapshot) -> None:
+    async def _probe_untouched(self) -> None:
+        """Run the probes on the untouched workspace. A continued attempt has another one, so they get a copy."""
+        request, base = self._request, self._supervision.base
+        if request.continuation is None or self._probes is None:
+            await self._probe(Phase.BASELINE, self._root, base)
+            return
+        copy = request.judging / "untouched"
+        await off_loop(lambda: prepare(request.workspace_source, into=copy), is_small=not base.entries)
+        await self._probe(Phase.BASELINE, copy, base)
+
+    async def _probe(self, phase: Phase, workspace: Path, subject: Snapshot) -> None:
         if self._probes is None:
             return
-        async with aclosing(self._probes.run(phase, self._root, subject)) as rows:
+        async with aclosing(self._probes.run(phase, workspace, subject)) as rows:
             async for row in rows:
                 self._supervision.recording.record_probes([row])
 

@@ -44,7 +44,7 @@ class Supervision:
         self.workspace = workspace
         self.redactor = Redactor(request.secrets, private=request.runtime.private_paths)
         self.base = EMPTY
-        """The workspace before the agent started. EMPTY until `lay_out`."""
+        """The untouched workspace. EMPTY until `lay_out`."""
         self.first_files: dict[str, bytes] = {}
         """Bytes of the files that were written before the agent started, by name."""
         self.lease: Lease | None = None
@@ -64,8 +64,15 @@ class Supervision:
             stall_ms=limits.stall_ms,
             left=request.left,
             tokens=limits.tokens,
+            tokens_before=0 if request.continuation is None else request.continuation.taken.tokens,
             evidence_bytes=limits.evidence_bytes,
         )
+
+    @property
+    def at_start(self) -> Snapshot:
+        """The workspace before the agent started: the untouched one, or the one that a continued attempt left."""
+        continuation = self.request.continuation
+        return self.base if continuation is None else continuation.tree
 
     @property
     def is_agent_alive(self) -> bool:
@@ -84,7 +91,7 @@ class Supervision:
         """Create the scratch folder and the workspace. Raises InputError or MachineError if that fails."""
 
         def create() -> Snapshot:
-            create_scratch(self.request.scratch)
+            create_scratch(self.request.scratch, is_kept=self.request.is_kept)
             return self.workspace.create()
 
         self.base = await off_loop(create, is_small=self.workspace.base_root is None)

@@ -15,10 +15,11 @@ from proctor.attempt.watchdog import Watch
 from proctor.attempt.workspace_layout import TMP
 from proctor.clock import Clock
 from proctor.context.port import ThreadOpening
-from proctor.errors import PeerError
+from proctor.errors import PeerError, RefusedError
 from proctor.event.row import HISTORY_UNREAD, FactsLearned, ScriptMisfit, StepTaken
 from proctor.evidence import tripwire
 from proctor.fact import Authority, Fact
+from proctor.plan.recover import THREAD_LOST
 from proctor.runtime.base import Executable, Session, SessionRequest
 from proctor.runtime.capability import Capabilities, require_capability
 from proctor.runtime.executable import recheck
@@ -42,6 +43,7 @@ async def open_session(supervision: Supervision, opening: ThreadOpening | None =
     """
     request, tap = supervision.request, supervision.tap
     unrecorded = _opening_facts(request)
+    _refuse_another_thread(request, opening)
     try:
         _refuse_undeclared(request)
         async with request.lease() as lease:
@@ -61,6 +63,13 @@ async def open_session(supervision: Supervision, opening: ThreadOpening | None =
     finally:
         if unrecorded:
             tap.record(FactsLearned(facts=unrecorded))
+
+
+def _refuse_another_thread(request: AttemptRequest, opening: ThreadOpening | None) -> None:
+    """Raise RefusedError if a context engine needs another thread than the one that holds the prompt of the mission."""
+    if request.continuation is not None and opening is not None and opening.decision.thread != request.resume:
+        what = f"the context engine cannot use the thread {request.resume}: {opening.decision.reason}"
+        raise RefusedError(THREAD_LOST, what)
 
 
 def _session_request(supervision: Supervision, opening: ThreadOpening | None) -> SessionRequest:

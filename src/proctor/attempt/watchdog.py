@@ -69,13 +69,15 @@ class Watch:
         stall_ms: int,
         left: tuple[ClockName, int] | None = None,
         tokens: int | None = None,
+        tokens_before: int = 0,
         evidence_bytes: int | None = None,
     ) -> None:
+        """`tokens` is the limit; `tokens_before` were used by the attempts that this one continues."""
         self._limits_ms: dict[ClockName, int] = {"attempt": attempt_ms, "turn": turn_ms, "stall": stall_ms}
         self._left = left
         self._began_s = now_s
         self._most_tokens = tokens
-        self._tokens = 0
+        self._tokens = self._tokens_before = tokens_before
         self._most_bytes = evidence_bytes
         self._bytes = 0
         self._usage = UsageFold()
@@ -103,10 +105,11 @@ class Watch:
         self._heard_s = max(self._heard_s, at_s)
 
     def event_recorded(self, event: Event) -> None:
-        """Count the tokens of all turns together, if there is a limit."""
+        """Count the tokens of all turns together, those of continued attempts included, if there is a limit."""
         if self._most_tokens is not None and isinstance(event, SessionBegan | TurnBegan | UsageReported):
             self._usage.feed(event)
-            self._tokens = 0 if (tokens := self._usage.tokens) is None else tokens.total
+            tokens = self._usage.tokens
+            self._tokens = self._tokens_before + (0 if tokens is None else tokens.total)
 
     def evidence_grew(self, size_bytes: int) -> None:
         """Set the size of the evidence recorded so far."""

@@ -1,4 +1,4 @@
-"""Creates the scratch folder of an attempt or conversation with its workspace, in one of three layouts."""
+"""Creates the scratch folder of an attempt or conversation, and lays out its workspace in one of four ways."""
 
 import os
 from contextlib import suppress
@@ -52,10 +52,7 @@ class PristineCopy:
     def create(self) -> Snapshot:
         """Copy the frozen folder, and return the snapshot of the copy. Raises MachineError if its digest is wrong."""
         prepare(self.base_root, into=self.root)
-        base = snapshot(self.root)
-        if base.digest != self.digest:
-            raise MachineError("workspace.base-changed", "the frozen workspace has changed since the run began")
-        return base
+        return _untouched(self.root, digest=self.digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,34 +76,59 @@ class InPlace:
         return snapshot(self.base_root)
 
 
-WorkspaceLayout: TypeAlias = EmptyFolder | PristineCopy | InPlace
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftTree:
+    """The agent works in the folder that the attempt left which it continues."""
+
+    root: Path
+    """The folder in which the agent works. It exists."""
+    base_root: Path | None
+    """The frozen folder that the first attempt started from. None for the empty tree."""
+    digest: Digest
+    """The digest that the frozen folder had when it was frozen."""
+
+    def create(self) -> Snapshot:
+        """Return the snapshot of the frozen folder. Raises MachineError if its digest is wrong."""
+        return EMPTY if self.base_root is None else _untouched(self.base_root, digest=self.digest)
+
+
+def _untouched(tree: Path, *, digest: Digest) -> Snapshot:
+    base = snapshot(tree)
+    if base.digest != digest:
+        raise MachineError("workspace.base-changed", "the frozen workspace has changed since the run began")
+    return base
+
+
+WorkspaceLayout: TypeAlias = EmptyFolder | PristineCopy | InPlace | LeftTree
 """How a workspace is created. `base_root` is what its changes are compared with; None for the empty tree."""
 
 
-def private_workspace(request: AttemptRequest) -> EmptyFolder | PristineCopy:
-    """Return the layout of a workspace in the scratch folder: a copy of the request's frozen folder, or empty."""
+def private_workspace(request: AttemptRequest) -> EmptyFolder | PristineCopy | LeftTree:
+    """Return the layout of a workspace in the scratch folder: a copy of the frozen folder, empty, or one left there."""
     root = request.scratch / WORKSPACE
+    if request.continuation is not None:
+        return LeftTree(root=root, base_root=request.workspace_source, digest=request.workspace_digest)
     if request.workspace_source is None:
         return EmptyFolder(root=root)
     return PristineCopy(root=root, base_root=request.workspace_source, digest=request.workspace_digest)
 
 
-def create_scratch(scratch: Path) -> None:
+def create_scratch(scratch: Path, *, is_kept: bool = False) -> None:
     """Create the scratch folder with the folder for temporary files. Raises MachineError if the disk refuses."""
-    _make_folder(scratch)
-    _make_folder(scratch / TMP)
+    _make_folder(scratch, exist_ok=is_kept)
+    _make_folder(scratch / TMP, exist_ok=is_kept)
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, *, exist_ok: bool = False) -> None:
     """Create a folder for this user only, with the folders above it. Raises MachineError if the disk refuses."""
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=exist_ok)
     except OSError as error:
         raise disk_error(error, path=folder) from error
 
 
 async def remove_scratch(request: AttemptRequest) -> None:
-    """Remove the scratch folders of an attempt, unless the request keeps them.
+    """Remove the scratch folders of an attempt, unless the request keeps them for the user or for another attempt.
 
     Shielded from cancellation and limited to REMOVE_S. What cannot be removed is left for the end of the run.
     """
@@ -120,6 +142,8 @@ async def remove_scratch(request: AttemptRequest) -> None:
 def _remove_empty(request: AttemptRequest) -> list[Path]:
     """Remove what is empty of the scratch folders, which takes longer in a thread. Return the others."""
     left = [request.judging] if os.path.lexists(request.judging) else []
+    if request.is_kept:
+        return left
     try:
         place = str(request.scratch)
         for name in (WORKSPACE, TMP):

@@ -25,13 +25,13 @@ from proctor.evidence.health import DEGRADED_AFTER
 from proctor.evidence.layout import RunPaths
 from proctor.evidence.redact import Redactor
 from proctor.fact import Authority, Fact
-from proctor.ids import AttemptId, FlowId, ProcessId
+from proctor.ids import AttemptId, FlowId, ProcessId, ThreadId
 from proctor.model.script import Script
 from proctor.plan.model import ResolvedFlow, Schedule
 from proctor.plan.recover import Remedy, remedy
-from proctor.runtime.base import HostRequest, ModelChoice
+from proctor.runtime.base import FindsThreads, HostRequest, ModelChoice
 from proctor.runtime.resolve import Candidate, RuntimeChain
-from proctor.spec.choices import SCRIPTED
+from proctor.spec.choices import SCRIPTED, Profile
 from proctor.transport.channel import Channel
 
 if TYPE_CHECKING:
@@ -217,6 +217,14 @@ class Agents:
 
     def hiding_fact(self, flow: ResolvedFlow, candidate: Candidate) -> Fact:
         return hiding_fact(self.sight(flow, candidate), candidate.runtime, flow, self.ready.containment)
+
+    def has_thread(self, flow: ResolvedFlow, candidate: Candidate, thread: ThreadId, *, home: Path) -> bool | None:
+        """Return whether the agent has stored a thread in a home. None if the runtime cannot tell."""
+        runtime = candidate.runtime
+        if not isinstance(runtime, FindsThreads):
+            return None
+        user_home = self._identity(flow, candidate).user_home if flow.profile is Profile.MINE else None
+        return runtime.has_thread(thread, home=home, user_home=user_home)
 
     def lease(
         self, flow: ResolvedFlow, candidate: Candidate, pool: HostPool, *, kept: KeptFolders | None = None

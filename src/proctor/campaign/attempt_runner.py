@@ -8,14 +8,17 @@ from pathlib import Path
 from proctor.attempt.model import AttemptRequest, AttemptResult
 from proctor.attempt.supervise import run_attempt
 from proctor.attempt.watchdog import ClockName
+from proctor.attempt.workspace_layout import WORKSPACE
 from proctor.campaign.agents import Agents
 from proctor.campaign.durable import SharedSync
 from proctor.campaign.flow_engines import AttemptSession, SessionPlace, open_attempt_session
 from proctor.campaign.hosts import HostPool
+from proctor.campaign.kept_trials import KeptTrial
 from proctor.campaign.open import OpenCampaign
 from proctor.campaign.scratch import kept_workspace
 from proctor.campaign.spending import Spending
 from proctor.campaign.stops import StopSignals
+from proctor.campaign.trial_starter import EarlierAttempt, TrialStart, TrialStarter
 from proctor.campaign.watch import CampaignWatcher
 from proctor.clock import Clock
 from proctor.evidence.layout import RootPaths
@@ -53,6 +56,8 @@ class AttemptRunner:
     is_scratch_kept: bool
     decide: Decide | None
     decide_deadline_s: float
+    starter: TrialStarter | None
+    """Decides how attempts start. None without `schedule.continue_after_wait`: then all start fresh."""
 
     async def choose(self, trial: Trial) -> Candidate:
         """Return the runtime to use: the first of the flow's chain that starts."""
@@ -64,28 +69,34 @@ class AttemptRunner:
         *,
         n: int,
         candidate: Candidate,
+        before: EarlierAttempt | None,
         started_at_ms: int,
         left: tuple[ClockName, int] | None,
         at_rest: Callable[[], None],
-        session: SessionPlace | None = None,
     ) -> AttemptResult:
         """Record the attempt as running, then run it. If the result has a seal, the seal is durable on return.
 
-        `session` is where the attempt has its session, if the flow has a context engine; None for a new one in the
-        scratch of the run.
+        `before` is the attempt of the trial before it.
         """
         attempt = AttemptId(f"{trial.id}.{n}")
         stop = self.stops.of(attempt)
         run_id = self.opened.run_id
         mission, flow = self.missions[trial.mission], self.flows[trial.flow]
         facts, sight = self.agents.facts(flow, candidate), self.agents.sight(flow, candidate)
-        place = self.agents.place(flow, candidate, self.pool)
+        start = TrialStart()
+        if self.starter is not None:
+            start = await self.starter.start(trial, flow, candidate, before=before)
+        continuation = start.continuation
+        place = self.agents.place(flow, candidate, self.pool, kept=start.folders)
         await self.commit.put(writer.start_attempt(attempt, trial=trial.id, n=n, run=run_id, at_ms=started_at_ms))
         self.watcher.started(attempt, runtime_id=candidate.runtime_id)
-        script = None if mission.script is None else self.opened.ready.scripts[mission.script]
+        script = None
+        if mission.script is not None:
+            whole = self.opened.ready.scripts[mission.script]
+            script = whole.for_attempt(is_continued=continuation is not None)
         async with AsyncExitStack() as stack:
             model = stack.enter_context(self.agents.playing(attempt, script, flow, candidate))
-            opened = await self._open_session(stack, attempt, flow, candidate, session)
+            opened = await self._open_session(stack, attempt, flow, candidate, start.kept)
             frozen, key = self.opened.frozen, mission.workspace.key
             ask = AttemptRequest(
                 attempt_id=attempt,
@@ -99,7 +110,7 @@ class AttemptRunner:
                 flow=flow,
                 limits=frozen.plan.limits,
                 paths=self.root.run(run_id).attempt(trial.id, n=n),
-                scratch=self.agents.workspaces / attempt,
+                scratch=self.agents.workspaces / attempt if start.kept is None else start.kept.agent,
                 judging=self.agents.judging / attempt,
                 workspace_source=None if key is None else frozen.workspaces[key],
                 workspace_digest=EMPTY.digest if key is None else frozen.workspace_digests[key],
@@ -120,22 +131,28 @@ class AttemptRunner:
                 spec_folder=self.loaded.folder,
                 facts=facts,
                 tools=() if opened is None else opened.tools,
-                is_persistent=flow.persistence is Persistence.PERSISTENT,
+                is_persistent=start.kept is not None or flow.persistence is Persistence.PERSISTENT,
                 kept=None if opened is None else opened.kept,
                 context=None if opened is None else opened.context,
                 refusal=None if opened is None else opened.refusal,
+                resume=None if continuation is None else continuation.taken.thread_id,
+                is_kept=start.kept is not None,
+                continuation=continuation,
+                fresh_start=start.fresh_start,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
                 stop=stop,
                 stop_cause=lambda: self.stops.cause(attempt),
                 turn_over=lambda: self.stops.turn_over(attempt),
                 is_scratch_kept=self.is_scratch_kept,
-                keep_workspace=self._keep_workspace(attempt),
+                keep_workspace=self._keep_workspace(attempt, is_kept=start.kept is not None),
                 make_durable=None if self.disk is None else self.disk.make_durable,
                 left=left,
                 at_rest=at_rest,
             )
             result = await run_attempt(ask)
+        if self.starter is not None:
+            await self.starter.ended(start, result)
         self.stops.ended(attempt)
         if result.summary is not None:
             place.ended(result.summary.outcome, result.summary.code)
@@ -152,7 +169,7 @@ class AttemptRunner:
         attempt: AttemptId,
         flow: ResolvedFlow,
         candidate: Candidate,
-        place: SessionPlace | None,
+        kept: KeptTrial | None,
     ) -> AttemptSession | None:
         """Open the session of an attempt until `stack` is closed; None if the flow has no context engine."""
         engine = self.opened.ready.engines.get(flow.id)
@@ -160,21 +177,26 @@ class AttemptRunner:
             return None
         run_id = self.opened.run_id
         # Its id is unique, because an engine may keep something of a session elsewhere, too.
-        own = SessionPlace(folder=self.agents.sessions / f"{run_id}.{attempt}", is_kept=self.is_scratch_kept)
+        name = f"{run_id}.{attempt}"
+        place = SessionPlace(folder=self.agents.sessions / name, is_kept=self.is_scratch_kept)
+        if kept is not None:
+            place = SessionPlace(folder=kept.session or kept.sessions / name, is_kept=True)
         return await stack.enter_async_context(
             open_attempt_session(
                 engine,
-                place or own,
+                place,
                 root=self.root,
                 run_id=run_id,
                 attempt=attempt,
                 flow=flow,
                 candidate=candidate,
-                is_ephemeral=flow.persistence is Persistence.EPHEMERAL,
+                is_ephemeral=kept is None and flow.persistence is Persistence.EPHEMERAL,
                 clock=self.clock,
             )
         )
 
-    def _keep_workspace(self, attempt: AttemptId) -> Path | None:
-        is_kept = self.loaded.spec.keep.workspaces and not self.is_scratch_kept
-        return kept_workspace(self.opened.scratch, attempt) if is_kept else None
+    def _keep_workspace(self, attempt: AttemptId, *, is_kept: bool) -> Path | None:
+        """Return where the user wants the workspace. One that is kept for the next attempt is copied there."""
+        if self.is_scratch_kept:
+            return self.agents.workspaces / attempt / WORKSPACE if is_kept else None
+        return kept_workspace(self.opened.scratch, attempt) if self.loaded.spec.keep.workspaces else None

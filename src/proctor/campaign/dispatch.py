@@ -14,6 +14,7 @@ from proctor.attempt.watchdog import ClockName
 from proctor.campaign.attempt_runner import AttemptRunner
 from proctor.campaign.reconcile import reported_tokens
 from proctor.campaign.schedule import AttemptEnd, Job, Scheduler
+from proctor.campaign.trial_starter import EarlierAttempt
 from proctor.event.outcome import Outcome
 from proctor.evidence.live import LiveLimit
 from proctor.ids import TrialId
@@ -140,6 +141,7 @@ class Dispatcher:
                 trial,
                 n=progress.attempts_made + 1,
                 candidate=candidate,
+                before=None if progress.run is None else EarlierAttempt(run_id=progress.run, n=progress.attempts_made),
                 started_at_ms=started_at_ms,
                 left=self._left(progress),
                 at_rest=lambda: self._rest(job),

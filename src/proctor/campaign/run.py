@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from proctor import places
 from proctor.attempt.model import DECIDE_S, AttemptResult
+from proctor.attempt.workspace_layout import REMOVE_S
 from proctor.campaign.agents import Agents, Between
 from proctor.campaign.attempt_runner import AttemptRunner
 from proctor.campaign.control import open_control
@@ -19,10 +21,12 @@ from proctor.campaign.durable import SharedSync
 from proctor.campaign.health import HealthRecorder
 from proctor.campaign.hiding import find_hidden_from_probes
 from proctor.campaign.hosts import HostPool
+from proctor.campaign.kept_trials import KeptTrials
 from proctor.campaign.open import OpenCampaign, open_campaign
 from proctor.campaign.schedule import Scheduler
 from proctor.campaign.spending import Spending, prices_of
 from proctor.campaign.stops import StopSignals
+from proctor.campaign.trial_starter import TrialStarter
 from proctor.campaign.watch import CampaignWatcher, RunStart
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.contain.intent import open_intents
@@ -32,6 +36,7 @@ from proctor.evidence.redact import Redactor
 from proctor.evidence.sync import open_sync
 from proctor.ids import CampaignId, ProcessId, RunId, TrialId
 from proctor.ledger.writer import GroupCommit
+from proctor.plan.progress import UNTRIED
 from proctor.runtime.base import Decide
 from proctor.spec.choices import Approvals
 from proctor.spec.load import LoadedSpec
@@ -237,6 +242,7 @@ class _Run:
                 is_scratch_kept=self.is_scratch_kept,
                 decide=self.decide,
                 decide_deadline_s=self.decide_deadline_s,
+                starter=await stack.enter_async_context(self._open_starter(agents, pool)),
             )
             schedule = plan.schedule
             left_ms = math.inf if schedule.campaign_ms is None else schedule.campaign_ms - opened.took_ms
@@ -260,6 +266,30 @@ class _Run:
             commit.close()
         # After the agent processes have ended: one that no attempt used is counted then.
         await self.health.write(least=1)
+
+    @asynccontextmanager
+    async def _open_starter(self, agents: Agents, pool: HostPool) -> AsyncIterator[TrialStarter | None]:
+        """Yield what decides how attempts start, with nothing kept of trials that are settled. None without it."""
+        plan, known = self.opened.frozen.plan, self.opened.progress
+        trials = KeptTrials.of(self.root, self.opened.campaign_id)
+        if not plan.schedule.continue_after_wait:
+            yield None
+            return
+        unsettled = [trial.id for trial in plan.trials if not known.get(trial.id, UNTRIED).is_settled]
+        await anyio.to_thread.run_sync(trials.remove_except, unsettled)
+        trials.open()
+        try:
+            yield TrialStarter(
+                root=self.root,
+                campaign_id=self.opened.campaign_id,
+                trials=trials,
+                agents=agents,
+                pool=pool,
+            )
+        finally:
+            # A trial that still waits has its folder; all others have removed theirs.
+            with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_S):
+                await anyio.to_thread.run_sync(trials.remove_except, unsettled, abandon_on_cancel=True)
 
     def _how(self, dispatcher: Dispatcher) -> str:
         """Return how the run ended, for the ledger and the reports."""

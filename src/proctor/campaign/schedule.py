@@ -203,7 +203,7 @@ class Scheduler:
             case Remedy.YIELD | Remedy.PARK:
                 opens_s = self._refused(rationed(after.code, job.keys), after, start=start, now_s=now_s)
                 again_s = self._again_s(job, after, refused, opens_s=max(now_s, opens_s), now_s=now_s)
-            case Remedy.REDO:
+            case Remedy.REDO | Remedy.FRESH:
                 again_s = now_s
             case Remedy.STOP:
                 self.stopped.setdefault(job.flow, after.code)

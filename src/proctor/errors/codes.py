@@ -405,6 +405,12 @@ CODES: dict[str, Meaning] = {
         "Read the error in the message; `proctor runtimes list` shows what the runtime supports.",
         bucket=Bucket.HARNESS,
     ),
+    "peer.thread-lost": Meaning(
+        "The agent does not have the thread any more that the attempt was to continue.",
+        "Nothing: the trial's next attempt starts fresh.",
+        retryable=True,
+        bucket=Bucket.INFRA,
+    ),
     "peer.hangup": Meaning(
         "The agent process exited by itself before its turn was over.", "Read its stderr rows in frames.jsonl."
     ),
@@ -710,6 +716,10 @@ CODES: dict[str, Meaning] = {
     "evidence.ledger": Meaning(
         "The campaign's ledger is unreadable, or disagrees with the evidence on disk.",
         "Trust the sealed attempts; the ledger is only an index of them.",
+    ),
+    "evidence.continuation": Meaning(
+        "An attempt does not agree with the one that it continues.",
+        "Treat both attempts as unverified, and run the trial again.",
     ),
     "evidence.plan": Meaning(
         "The campaign's plan or frozen spec differs from the one its attempts were made from.",

@@ -15,7 +15,8 @@ from proctor.event.model import (
 )
 from proctor.ids import TurnId
 
-_STRENGTH = {authority: rank for rank, authority in enumerate(UsageAuthority)}
+STRENGTH = {authority: rank for rank, authority in enumerate(UsageAuthority)}
+"""The rank of each source of token counts. A stronger one has a higher rank."""
 NO_TOKENS = Tokens(input=0, output=0, total=0, cached_input=0, cache_write=0, reasoning_output=0)
 
 
@@ -121,7 +122,7 @@ class UsageFold:
             is_known = before is not None and can_follow(before, event.tokens)
             tokens = _minus(event.tokens, before) if before is not None and is_known else None
         elif event.basis == "delta" and (earlier := reports.get(event.authority)) is not None:
-            tokens = None if earlier.tokens is None else _plus(earlier.tokens, event.tokens)
+            tokens = None if earlier.tokens is None else plus(earlier.tokens, event.tokens)
         reports[event.authority] = TurnUsage(turn=turn, tokens=tokens, basis=event.basis, authority=event.authority)
 
     def finish(self) -> Usage | None:
@@ -129,10 +130,10 @@ class UsageFold:
         if not self._reports:
             return None
         turns = tuple(map(self._settled, self._before))
-        weakest = min(turns, key=lambda each: _STRENGTH[each.authority])
+        weakest = min(turns, key=lambda each: STRENGTH[each.authority])
         total: Tokens | None = NO_TOKENS
         for each in turns:
-            total = None if total is None or each.tokens is None else _plus(total, each.tokens)
+            total = None if total is None or each.tokens is None else plus(total, each.tokens)
         return Usage(
             tokens=turns[0].tokens if len(turns) == 1 else total,
             scope="turn" if len(turns) == 1 else "session",
@@ -153,7 +154,7 @@ class UsageFold:
         if reports is None:
             return TurnUsage(turn=turn, tokens=None, basis="absolute", authority=UsageAuthority.NONE)
         known = [each for each in reports.values() if each.tokens is not None] or list(reports.values())
-        best = max(known, key=lambda each: _STRENGTH[each.authority])
+        best = max(known, key=lambda each: STRENGTH[each.authority])
         others = {each.tokens.total for each in known if each.tokens is not None and each is not best}
         if others and best.tokens is not None:
             check: Literal["equal", "divergent"] = "equal" if others == {best.tokens.total} else "divergent"
@@ -161,7 +162,8 @@ class UsageFold:
         return best
 
 
-def _plus(one: Tokens, other: Tokens) -> Tokens:
+def plus(one: Tokens, other: Tokens) -> Tokens:
+    """Return the sum. A part that is unknown in either is unknown."""
     return _combine(one, other, sign=1)
 
 

@@ -25,6 +25,7 @@ from proctor.ids import (
     ThreadId,
     TrialId,
 )
+from proctor.plan.continuation import FreshStart
 from proctor.plan.model import Limits, Plan
 from proctor.spec.campaign_options import ToolsSpec
 from proctor.spec.choices import Approvals, Isolation, Sandbox
@@ -112,6 +113,21 @@ class ContextRef(Part, frozen=True, kw_only=True):
     """Whether the engine owned the compaction."""
 
 
+class ContinuedFrom(Part, frozen=True, kw_only=True):
+    """What an attempt took over from the attempt that it continues."""
+
+    run_id: RunId
+    """Id of the run that made that attempt."""
+    thread_id: ThreadId
+    """The agent's own id for the conversation that was resumed."""
+    workspace_digest: Digest
+    """Digest of the workspace with which the attempt began: the one that that attempt left."""
+    tokens: int
+    """Known tokens that that attempt, and those that it continues, used together. The limit of tokens covers them."""
+    tokens_unknown: int
+    """Number of these attempts whose tokens are not known."""
+
+
 class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """attempt.json: the identity, plan and settings of an attempt. Written before the agent gets its prompt."""
 
@@ -145,7 +161,8 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     prompt_digest: Digest
     """Digest of the bytes of prompt.txt."""
     workspace_digest: Digest
-    """Digest of the workspace before the agent started."""
+    """Digest of the untouched workspace: before the agent started or, if the attempt continues others, before the first
+    of them."""
     required_probes: tuple[RequiredProbe, ...]
     """The probes that the mission requires, in the order of the spec."""
     waivers: tuple[WaiverSpec, ...] = ()
@@ -168,6 +185,14 @@ class AttemptRecord(Artifact, frozen=True, kw_only=True):
     """Which sitting of which session this is. Null if it belongs to no session with an id."""
     context: ContextRef | None = None
     """The context engine of the session or the flow. Null if there was none."""
+    continues: AttemptId | None = None
+    """Id of the attempt of the same trial that it continues: the agent's thread was resumed, in the workspace that the
+    attempt left. Null if it started fresh."""
+    continued_from: ContinuedFrom | None = None
+    """What it took over from that attempt. Null if it started fresh."""
+    fresh_start: FreshStart | None = None
+    """Why it does not continue the attempt of its trial before it. Null if it does, if it is the first, or if the
+    campaign has no `schedule.continue_after_wait`."""
     created_at_ms: int
     """Wall-clock time when the file was written, in milliseconds since the epoch."""
 

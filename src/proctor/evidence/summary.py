@@ -17,7 +17,7 @@ from proctor.evidence.artifacts import (
     Part,
     why_unjudged,
 )
-from proctor.ids import RuntimeId
+from proctor.ids import AttemptId, RuntimeId
 
 _MAX_VIOLATIONS = 3
 _VIOLATION_CHARS = 200
@@ -108,6 +108,8 @@ class AttemptSummary(Part, frozen=True, kw_only=True, gc=False):
     """Why the context engine did not apply, or not in full; null if it did, or without an engine."""
     failure: FailureExcerpt | None = None
     """What shows why it failed; null if it did not."""
+    continues: AttemptId | None = None
+    """The attempt of its trial that it continues after a wait; null if it started fresh."""
 
     @property
     def has_probes(self) -> bool:
@@ -211,4 +213,5 @@ def summarize(record: AttemptRecord, report: AttemptReport) -> AttemptSummary:
         first_violations=tuple(each[:_VIOLATION_CHARS] for each in (report.policy_violations or ())[:_MAX_VIOLATIONS]),
         degraded=report.degraded,
         failure=report.failure,
+        continues=record.continues,
     )

@@ -225,6 +225,14 @@ class Script(Spec, frozen=True, kw_only=True):
     """The version of the file format: 1."""
     steps: Annotated[list[Step], Meta(min_length=1)]
     """The replies of the model, in order; at least one."""
+    continued: Annotated[list[Step], Meta(min_length=1)] | None = None
+    """The replies in an attempt that continues another one after a wait (`schedule.continue_after_wait`). Default:
+    `steps`, from the first one."""
+
+    def for_attempt(self, *, is_continued: bool) -> "Script":
+        """Return the script of one attempt, which has only `steps`."""
+        steps = self.continued if is_continued and self.continued is not None else self.steps
+        return Script(version=self.version, steps=steps)
 
 
 def load_script(path: Path) -> Script:

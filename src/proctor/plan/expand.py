@@ -56,6 +56,7 @@ def expand(
                 limits=limits,
                 repeat=repeat,
                 digests=digests,
+                is_continued_after_wait=spec.schedule.continue_after_wait,
             ),
         )
         for id_, mission, flow, repeat in name_trials(spec, missions=missions, only=only)
@@ -102,6 +103,7 @@ def resolve_schedule(spec: CampaignSpec) -> Schedule:
         mission_ms=None if limits.mission is None else _ms(limits.mission),
         campaign_ms=None if limits.campaign is None else _ms(limits.campaign),
         usd=limits.usd,
+        continue_after_wait=schedule.continue_after_wait,
     )
 
 
@@ -147,7 +149,15 @@ def _ms(duration: Duration) -> int:
     return round(parse_duration_s(duration) * 1000)
 
 
-def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat: int, digests: Contents) -> Digest:
+def _digest(
+    mission: MissionSpec,
+    flow: ResolvedFlow,
+    *,
+    limits: Limits,
+    repeat: int,
+    digests: Contents,
+    is_continued_after_wait: bool,
+) -> Digest:
     # The digest covers the content of files, not their paths: a folder that was only moved is the same work.
     # The script counts only for the scripted model, because no other model reads it.
     script = mission.script if flow.model.is_scripted else None
@@ -168,6 +178,8 @@ def _digest(mission: MissionSpec, flow: ResolvedFlow, *, limits: Limits, repeat:
             "flow": flow,
             "limits": limits,
             "repeat": repeat,
+            # Only if it is set: the digests of all other trials stay as they are.
+            **({"continue_after_wait": True} if is_continued_after_wait else {}),
         }
     )
 

@@ -28,15 +28,15 @@ class Limits(PlanStruct, frozen=True, kw_only=True):
     """Longest time without anything from the agent, in milliseconds."""
 
     tokens: int | None = None
-    """Most tokens; None for no limit."""
+    """Most tokens, together with the attempts that it continues; None for no limit."""
 
     evidence_bytes: int = 1024**3
     """Most evidence, in bytes."""
 
 
 class Schedule(PlanStruct, frozen=True, kw_only=True):
-    """When trials run: how many at once, how often again, and the limits of the campaign. It does not affect how a
-    trial runs."""
+    """When trials run: how many at once, how often again, and the limits of the campaign. Apart from
+    `continue_after_wait`, it does not affect how a trial runs."""
 
     parallel: int
     """Most attempts at once."""
@@ -70,6 +70,9 @@ class Schedule(PlanStruct, frozen=True, kw_only=True):
 
     usd: float | None
     """Most US dollars that the campaign may cost; None for no limit."""
+
+    continue_after_wait: bool = False
+    """Whether an attempt that ended in a rate limit or an exhausted quota is continued by the next one."""
 
 
 class ResolvedModel(PlanStruct, frozen=True, kw_only=True):

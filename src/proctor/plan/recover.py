@@ -9,6 +9,9 @@ from proctor.event.outcome import Outcome
 CUT_OFF = "run.cut-off"
 """The code of an attempt whose Proctor process was killed."""
 
+THREAD_LOST = "peer.thread-lost"
+"""The code of an attempt that was to continue a thread which the agent does not have any more."""
+
 
 class Remedy(StrEnum):
     """What a campaign does after an attempt. A retry is always a new attempt of the trial."""
@@ -28,12 +31,16 @@ class Remedy(StrEnum):
     REDO = "redo"
     """Retry as if the attempt, which was cut off from outside, had not happened. It uses up no retry."""
 
+    FRESH = "fresh"
+    """Retry at once, from a fresh start: the attempt could not continue another one, and asked nothing of the agent. It
+    uses up no retry."""
+
     STOP = "stop"
     """Start no more trials of the flow, because they would fail in the same way. A resume can continue them."""
 
 
-LATER = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK)
-"""The remedies that retry after a pause."""
+LATER = (Remedy.AGAIN, Remedy.YIELD, Remedy.PARK, Remedy.FRESH)
+"""The remedies that retry in the same run, all but FRESH after a pause."""
 
 REMEDIES: Mapping[str, Remedy] = {
     # ── startup, compatibility, environment: these affect all trials of the flow ──
@@ -132,6 +139,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "run.cancelled": Remedy.REDO,
     "run.operator-cancel": Remedy.REDO,
     CUT_OFF: Remedy.REDO,
+    THREAD_LOST: Remedy.FRESH,
     "run.harness": Remedy.NONE,
     # The same listener follows every attempt.
     "listener.failed": Remedy.STOP,

@@ -30,12 +30,13 @@ def _unknown() -> Text:
 
 
 def ending(row: AttemptRow) -> Text:
-    """Return how the attempt ended, or the state of its evidence."""
+    """Return how the attempt ended, or the state of its evidence. One that continues another is marked."""
     if row.evidence == "invalid":
         return Text("INVALID", style="bold red")
     if row.state == "sealed" and row.outcome is not None:
         word = row.outcome.value if row.degraded is None else f"{row.outcome.value}, degraded"
-        return Text(word, style="" if word == "completed" else "yellow")
+        continued = "" if row.continues is None else " (continued)"
+        return Text(f"{word}{continued}", style="" if word == "completed" else "yellow")
     return Text(row.state, style="cyan" if row.state == "running" else "bold red")
 
 

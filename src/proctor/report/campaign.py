@@ -19,7 +19,7 @@ from proctor.report.campaign_state import (
 from proctor.report.classify import INVALID, OF_THE_AGENT
 from proctor.report.evidence_index import EvidenceIndex
 from proctor.report.gates import Gate, gates_of
-from proctor.report.row import AttemptRow
+from proctor.report.row import AttemptRow, find_chain, sum_chain
 from proctor.report.score import MissionScore, Score, Sum, merge_sums, sum_results
 from proctor.report.verdict import exit_of, verdict_of
 from proctor.spec.campaign_options import SelectSpec
@@ -132,6 +132,26 @@ class Replacement(Part, frozen=True, kw_only=True):
     """Its result."""
 
 
+class ContinuedTrial(Part, frozen=True, kw_only=True):
+    """A trial whose counted attempt continues others after a wait for a rate limit or a quota. It is not comparable
+    with an uninterrupted one."""
+
+    trial: TrialId
+    """The trial."""
+    mission_id: MissionId | None
+    """Its mission; null if unknown."""
+    flow_id: FlowId | None
+    """Its flow; null if unknown."""
+    attempts: tuple[AttemptId, ...]
+    """The attempts, oldest first. The last one counts."""
+    tokens: int | None
+    """Tokens of all of them; null if those of one are unknown."""
+    usd: float | None
+    """What all of them cost, in US dollars; null if that of one is unknown."""
+    duration_ms: int | None
+    """How long all of them took, without the waits, in milliseconds."""
+
+
 class Mismatch(Part, frozen=True, kw_only=True):
     """A result where the agent says one thing and the probes another."""
 
@@ -206,6 +226,8 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
     """Results where claim and probes disagree."""
     scripted_flows: tuple[FlowId, ...]
     """The flows whose results come from the scripted model: they measure a script, not an agent's model."""
+    continued: tuple[ContinuedTrial, ...]
+    """Trials that were continued after a wait, and are not comparable with uninterrupted ones."""
     replacements: tuple[Replacement, ...]
     """Requests to replace a scored result, oldest first. They block publishing."""
     gates: tuple[Gate, ...]
@@ -231,13 +253,19 @@ class CampaignReport(Artifact, frozen=True, kw_only=True):
 
     @property
     def counted_attempts(self) -> list[AttemptRow]:
-        """One attempt for each trial that was tried: its result, or else its last."""
+        """One attempt for each trial that was tried: its result, or else its last.
+
+        If it continues others, it has the usage, cost and duration of all of them.
+        """
         rows: dict[object, AttemptRow] = {}
+        others: dict[object, dict[AttemptId, AttemptRow]] = {}
+        for row in self.attempts if self.continued else ():
+            others.setdefault(row.trial, {})[row.attempt_id] = row
         for row in self.attempts:
             # An attempt that does not name its trial counts alone; a new object is equal to nothing else.
             key = object() if row.trial is None else row.trial
             if key not in rows and not row.is_superseded:
-                rows[key] = row
+                rows[key] = row if row.continues is None else sum_chain(find_chain(row, others.get(row.trial, {})))
         return list(rows.values())
 
     @property
@@ -315,6 +343,7 @@ def build_report(state: CampaignState, *, is_interrupted: bool = False) -> Campa
         unjudged=tuple(_unjudged(state)),
         mismatches=tuple(_mismatches(state)),
         scripted_flows=_scripted_flows(state),
+        continued=tuple(_continued(state)),
         replacements=tuple(_replacements(state)),
         gates=gates,
         missing=missing,
@@ -411,6 +440,20 @@ def _is_mismatch(trial: TrialResult) -> bool:
 def _scripted_flows(state: CampaignState) -> tuple[FlowId, ...]:
     scripted = state.matching(lambda trial: trial.is_scripted)
     return tuple(dict.fromkeys(each.flow for each in scripted if each.flow is not None))
+
+
+def _continued(state: CampaignState) -> Iterator[ContinuedTrial]:
+    for each in state.matching(lambda trial: len(trial.chain) > 1):
+        if (row := each.measured) is not None and each.id is not None:
+            yield ContinuedTrial(
+                trial=each.id,
+                mission_id=each.mission,
+                flow_id=each.flow,
+                attempts=tuple(attempt.attempt_id for attempt in each.chain),
+                tokens=row.tokens,
+                usd=row.usd,
+                duration_ms=row.duration_ms,
+            )
 
 
 def _replacements(state: CampaignState) -> Iterator[Replacement]:

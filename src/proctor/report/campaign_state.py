@@ -24,7 +24,7 @@ from proctor.plan.recover import CUT_OFF
 from proctor.report.classify import classify
 from proctor.report.evidence_index import EvidenceIndex, FolderReading, with_code
 from proctor.report.planned import PlanSummary, SnapshotIndex, read_frozen, read_plan
-from proctor.report.row import AttemptRow
+from proctor.report.row import AttemptRow, find_chain, sum_chain
 
 if TYPE_CHECKING:
     from proctor.report.check_ledger import LedgerLimits
@@ -63,6 +63,20 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def last(self) -> AttemptRow | None:
         """The latest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def chain(self) -> tuple[AttemptRow, ...]:
+        """The attempts that the counted one continues after a wait, oldest first, and then that one."""
+        counted = self.counted_attempt
+        if counted is None or counted.continues is None:
+            return () if counted is None else (counted,)
+        return find_chain(counted, {row.attempt_id: row for row in self.attempts})
+
+    @property
+    def measured(self) -> AttemptRow | None:
+        """The attempt that counts, with usage, cost and duration of its whole chain."""
+        chain = self.chain
+        return sum_chain(chain) if len(chain) > 1 else self.counted_attempt
 
     @property
     def is_scripted(self) -> bool:
@@ -587,4 +601,5 @@ def _verdict_key(summary: AttemptSummary) -> tuple[object, ...]:
         summary.unjudged,
         summary.required_probes > 0,
         summary.is_scripted,
+        summary.continues is not None,
     )

@@ -73,6 +73,9 @@ def _facts(found: Comparison) -> Iterator[str]:
     for letter, side in (("A", found.a), ("B", found.b)):
         if side.failed_in is not None:
             yield f"{letter} selected: failed in {side.failed_in}"
+        if side.score.continued:
+            trials = plural(side.score.continued, "trial")
+            yield f"{letter} has {trials} continued after a wait, not comparable with uninterrupted ones"
         if side.missing:
             yield f"{letter} has {plural(side.missing, 'trial')} without a result"
     for letter, side in (("A", found.a), ("B", found.b)):

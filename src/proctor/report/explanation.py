@@ -16,6 +16,8 @@ from proctor.event.transcript import Line
 from proctor.evidence.artifacts import DiffExcerpt, FailedProbe, Judged
 from proctor.evidence.layout import TOOL_CALLS, TRANSCRIPT
 from proctor.evidence.reader import Finding
+from proctor.ids import AttemptId
+from proctor.plan.continuation import FreshStart
 from proctor.probe.failure import describe_row, is_failed
 from proctor.probe.model import Phase, ProbeRow
 from proctor.report.format_values import NOT_EXPECTED, describe_call, explain_unmet, one_line
@@ -124,6 +126,10 @@ class AttemptExplanation(ExplanationPart, frozen=True, kw_only=True):
     """Campaign of the attempt."""
     run_id: str | None
     """Run of the attempt."""
+    continues: AttemptId | None
+    """The attempt of the trial that it continues after a wait; null if none or unknown."""
+    fresh_start: FreshStart | None
+    """Why it does not continue the attempt of the trial before it; null if it does, or if that was not asked for."""
     runtime_id: str | None
     """Runtime that drove the agent."""
     version: str | None
@@ -227,6 +233,8 @@ def explain(
         runtime_id=None if record is None else record.runtime_id,
         version=version if isinstance(version, str) else None,
         is_locked=_is_locked(identity),
+        continues=None if record is None else record.continues,
+        fresh_start=None if record is None else record.fresh_start,
         sandbox=None if record is None else record.sandbox,
         isolation=None if record is None else record.isolation,
         is_sealed=view.is_sealed,

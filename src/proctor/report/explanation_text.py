@@ -51,6 +51,10 @@ def _heading(explanation: AttemptExplanation) -> Iterator[RenderableType]:
         settings = f"sandbox {explanation.sandbox}; isolation {explanation.isolation}"
         yield Text(legible(f"{program}; {settings}"), style="dim")
         yield Text(legible(f"campaign {explanation.campaign_id}, run {explanation.run_id}"), style="dim")
+    if explanation.continues is not None:
+        yield Text(legible(f"continues {explanation.continues} after a wait"), style="dim")
+    if explanation.fresh_start is not None:
+        yield Text(f"does not continue the attempt before it: {explanation.fresh_start}", style="dim")
 
 
 def _sections(explanation: AttemptExplanation) -> Iterator[tuple[str, RenderableType]]:

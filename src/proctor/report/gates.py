@@ -139,7 +139,7 @@ def _broken(number: int, first: Sequence[str]) -> str:
 
 def _summary(trial: TrialResult) -> AttemptSummary | None:
     """Return the summary of a result that says something about the agent."""
-    counted = trial.counted_attempt
+    counted = trial.measured
     return None if counted is None or trial.result not in OF_THE_AGENT else counted.summary
 
 

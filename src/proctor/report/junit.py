@@ -78,6 +78,8 @@ def _attempt(suite: Element, row: AttemptRow, missing: MissingResult | None, *, 
     properties = SubElement(case, "properties")
     for name, value in (("passed", classify(row) == PASSED), ("verified", row.verified)):
         SubElement(properties, "property", name=name, value=yes_no(value, none="unknown"))
+    if row.continues is not None:
+        SubElement(properties, "property", name="continues", value=legible(row.continues))
     match judged:
         case Exit.OK:
             pass

@@ -1,9 +1,13 @@
 """One attempt as lists and reports show it."""
 
+from collections.abc import Mapping
 from typing import Literal
+
+from msgspec.structs import replace
 
 from proctor.errors import Bucket
 from proctor.event.outcome import Outcome
+from proctor.event.usage import STRENGTH, plus
 from proctor.evidence.artifacts import Part
 from proctor.evidence.reader import Finding
 from proctor.evidence.summary import AttemptSummary
@@ -122,3 +126,73 @@ class AttemptRow(Part, frozen=True, kw_only=True, gc=False):
     def unmet(self) -> tuple[str, ...]:
         """Which expectations it does not meet."""
         return () if self.summary is None else self.summary.expectation.unmet
+
+    @property
+    def continues(self) -> AttemptId | None:
+        """The attempt of its trial that it continues after a wait."""
+        return None if self.summary is None else self.summary.continues
+
+
+# ── attempts that continue others ──
+
+
+def find_chain(row: AttemptRow, others: Mapping[AttemptId, AttemptRow]) -> tuple[AttemptRow, ...]:
+    """Return the attempts that an attempt continues, oldest first, and then itself. `others` are those of its trial."""
+    chain, seen = [row], {row.attempt_id}
+    while (before := chain[0].continues) is not None and before in others and before not in seen:
+        seen.add(before)
+        chain.insert(0, others[before])
+    return tuple(chain)
+
+
+def sum_chain(chain: tuple[AttemptRow, ...]) -> AttemptRow:
+    """Return the last attempt of a chain with the usage, cost and duration of all of them. What one lacks is unknown.
+
+    Everything else, such as how it ended, is that of the last attempt.
+    """
+    last = chain[-1]
+    if len(chain) == 1 or last.summary is None:
+        return last
+    summary = last.summary
+    for row in chain[-2::-1]:
+        summary = _sum_summaries(summary, row.summary)
+    tokens, usd = [row.tokens for row in chain], [row.usd for row in chain]
+    return replace(
+        last,
+        summary=summary,
+        tokens=None if None in tokens else sum(filter(None, tokens)),
+        usd=None if None in usd else sum(filter(None, usd)),
+    )
+
+
+def _sum_summaries(summary: AttemptSummary, before: AttemptSummary | None) -> AttemptSummary:
+    """Return the summary with what was measured in the attempt before; None if its evidence cannot be read."""
+    if before is None:
+        unknown = dict.fromkeys(_COUNTS)
+        return replace(summary, tokens=None, tokens_authority=None, is_stuck=None, policy_violations=None, **unknown)
+    tokens = None
+    if summary.tokens is not None and before.tokens is not None:
+        tokens = plus(summary.tokens, before.tokens)
+    authorities = [each.tokens_authority for each in (summary, before) if each.tokens_authority is not None]
+    stuck = (summary.is_stuck, before.is_stuck)
+    violations = _plus_known(summary.policy_violations, before.policy_violations)
+    return replace(
+        summary,
+        duration_ms=summary.duration_ms + before.duration_ms,
+        turns=summary.turns + before.turns,
+        tokens=tokens,
+        tokens_authority=min(authorities, key=lambda each: STRENGTH[each], default=None),
+        tool_ms=None if summary.tool_ms is before.tool_ms is None else (summary.tool_ms or 0) + (before.tool_ms or 0),
+        is_stuck=True if True in stuck else None if None in stuck else False,
+        policy_violations=violations,
+        first_violations=(*before.first_violations, *summary.first_violations),
+        **{name: _plus_known(getattr(summary, name), getattr(before, name)) for name in _COUNTS},
+    )
+
+
+_COUNTS = ("tool_calls", "mcp_calls", "tool_failures", "tool_retries", "tool_output_bytes")
+"""Fields of a summary that are unknown if the runtime cannot see tool calls."""
+
+
+def _plus_known(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -91,6 +91,9 @@ class MissionScore(Part, frozen=True, kw_only=True):
     """Results without a verdict: no probe could judge them, or there are none and nothing is stated."""
     unjudged: int
     """Those of `unknown` whose mission has probes: they could not judge the result."""
+    continued: int
+    """Results whose attempt continues others after a wait, so that they are not comparable with uninterrupted ones.
+    Their usage, cost and duration are those of all these attempts."""
     buckets: dict[str, int]
     """Failures that are not the agent's, by bucket: results, and trials that such a failure kept from a result."""
     tool_calls: int
@@ -235,6 +238,7 @@ class Sum:
     expected: int = 0
     unexpected: int = 0
     unjudged: int = 0
+    continued: int = 0
     delayed: dict[str, int] = field(default_factory=dict)  # trials that a failure kept from a result, by bucket
     calls: int = 0
     calls_unknown: int = 0
@@ -259,7 +263,7 @@ class Sum:
         measured: list[tuple[TrialResult, AttemptRow, AttemptSummary]] = []
         for each in trials:
             self.trials += 1
-            row, result = each.counted_attempt, each.result
+            row, result = each.measured, each.result
             if row is None:
                 continue
             if result is None:
@@ -278,6 +282,7 @@ class Sum:
         self.unexpected += expected.count(False)
         self.unjudged += sum([each.is_unjudged for each in summaries if each.required_probes])
         self.degraded += sum([each.degraded is not None for each in summaries])
+        self.continued += sum([each.continues is not None for each in summaries])
         self.durations_ms += [each.duration_ms for each in summaries]
         self._add_usage([row for _, row, _ in measured])
         self._add_tools(summaries)
@@ -350,6 +355,7 @@ class Sum:
         self.expected += other.expected
         self.unexpected += other.unexpected
         self.unjudged += other.unjudged
+        self.continued += other.continued
         for mine, others in ((self.results, other.results), (self.delayed, other.delayed)):
             for name, number in others.items():
                 mine[name] = mine.get(name, 0) + number
@@ -384,6 +390,7 @@ class Sum:
             unexpected=self.unexpected,
             unknown=self.results.get(UNKNOWN, 0),
             unjudged=self.unjudged,
+            continued=self.continued,
             buckets=self._buckets(),
             tool_calls=self.calls,
             tool_calls_unknown=self.calls_unknown,

@@ -152,6 +152,7 @@ def flow_table(report: CampaignReport) -> tuple[Sequence[str], list[Sequence[str
             columns |= {"rate (95 %)": lambda score: rate(score.unverified)}
             columns |= _repeat_columns([score.unverified for _, score in named], lambda score: score.unverified)
     columns |= {
+        **({"continued": lambda score: count(score.continued)} if any(each.continued for _, each in named) else {}),
         "expected": lambda score: f"{score.expected:,}/{score.expected + score.unexpected:,}",
         "tokens": lambda score: total(score.tokens, unknown=score.tokens_unknown),
         "reasoning": lambda score: total(score.reasoning_tokens, unknown=score.reasoning_unknown),
@@ -247,6 +248,13 @@ def sections(report: CampaignReport) -> Iterator[Section]:
             ]
         ),
         is_bad=True,
+    )
+    continued = [
+        f"{each.trial}: {', '.join(each.attempts)}; {count(each.tokens)} tokens, {duration(each.duration_ms)} in all"
+        for each in report.continued
+    ]
+    yield Section(
+        f"Continued after a wait, not comparable with uninterrupted trials ({len(continued):,})", _some(continued)
     )
     cancels = [f"{row.attempt_id}: {row.detail or UNKNOWN}" for row in report.operator_cancels]
     yield Section(f"Cancelled by the operator ({len(cancels):,})", _some(cancels), is_bad=True)

@@ -25,7 +25,7 @@ MAX_LISTED = 200
 _MAX_EXPLAINED = 3
 """How many failed attempts a report explains in full."""
 _MAX_NAMED = 3
-_FLOW_DROP_ORDER = ("reasoning", "p95", "pass^", "pass@", "tokens", "cost", "p50", "trials", "expected", "rate")
+_FLOW_DROP_ORDER = tuple("reasoning p95 pass^ pass@ continued tokens cost p50 trials expected rate".split())
 """Beginnings of headings, the first to go first."""
 _INDENT = (0, 0, 0, 2)
 

@@ -446,8 +446,9 @@ class Runtime(Protocol):
     Only `locate`, `open_host` and the sessions may touch the machine. A runtime may also have an attribute `samples`
     (`proctor.runtime.samples.Samples`) for the conformance suite, an attribute `confinement` (`Confinement`) if
     something confines its agents, an attribute `home_indexes` (a tuple of patterns, as for fnmatch) with the names of
-    files that the agent writes into its home and makes again if they are missing, and the method of `ExaminesProgram`.
-    Those files are left out of a copy of the home, where their paths would lead back to the original.
+    files that the agent writes into its home and makes again if they are missing, and the methods of `ExaminesProgram`
+    and `FindsThreads`. Those files are left out of a copy of the home, where their paths would lead back to the
+    original.
 
     For context engines, it may have an attribute `forgets_turns` (True if a turn knows nothing but its prompt, which
     then has the whole context as text), and an attribute `reference_bytes` with the length of the longest document that
@@ -531,4 +532,15 @@ class ExaminesProgram(Protocol):
 
         Runs the program only for what it prints about itself, and caches that under `Executable.cache_key`. Raises
         MachineError if the program is too old or incompatible. `request` has its own home and temporary folder.
+        """
+
+
+@runtime_checkable
+class FindsThreads(Protocol):
+    """The part of a runtime that finds stored threads without running its program."""
+
+    def has_thread(self, thread: ThreadId, *, home: Path, user_home: Path | None = None) -> bool:
+        """Return whether the agent has stored a thread.
+
+        `home` is the `home` of a host. `user_home` is the user's own home of the program if the flow uses it instead.
         """

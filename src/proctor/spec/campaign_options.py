@@ -32,7 +32,7 @@ class LimitsSpec(Spec, frozen=True, kw_only=True):
     """Longest duration of the whole campaign. Default: no limit."""
 
     tokens: Count | None = None
-    """Most tokens that one attempt may use. Default: no limit."""
+    """Most tokens that one attempt may use, together with those that it continues. Default: no limit."""
 
     evidence: Text = "1GiB"
     """Most evidence of one attempt, 1 MB to 2 GiB. The agent is stopped beyond it. Default 1 GiB."""
@@ -67,6 +67,11 @@ class ScheduleSpec(Spec, frozen=True, kw_only=True):
 
     longest_wait: Duration = "6h"
     """Longest time that the campaign waits for a quota to reset. Default 6 h."""
+
+    continue_after_wait: bool = False
+    """Whether an attempt that ended in a rate limit or an exhausted quota is continued after the wait: the trial's next
+    attempt resumes its thread in its workspace. Such a trial is not comparable with an uninterrupted one. Default
+    false."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "runtimes", by_runtime_id(self.runtimes))

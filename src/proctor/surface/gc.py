@@ -8,13 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.campaign.kept_trials import KeptTrials
 from proctor.campaign.retention import GcUnit, Kind, RetentionDecision, RetentionRule, decide
 from proctor.campaign.scratch import dead_scratch, hold_run, remove_scratch, scratch_of_runs, sweep
 from proctor.contain.intent import LOCK, take_lock
 from proctor.errors import MachineError, disk_error
 from proctor.evidence.disk import sync_folder
 from proctor.evidence.layout import CampaignPaths, RootPaths
-from proctor.ids import RunId
+from proctor.ids import CampaignId, RunId
 from proctor.surface.gc_units import find_units, is_needed, places_of, run_ids, why_still
 from proctor.workspace.remove import remove
 
@@ -163,6 +164,9 @@ def _remove(unit: GcUnit, root: RootPaths, bin_: Path, *, now_ms: int) -> str | 
         if not has_lock:
             return "running"
         if (why := why_still(unit, root, now_ms=now_ms)) is None:
+            if unit.kind == "campaign":
+                # First: without the campaign, it would not be known any more whose trials they are.
+                KeptTrials.of(root, CampaignId(unit.name)).remove()
             moved = [_move(folder, bin_) for folder in places_of(unit)]
             _empty(reversed(moved))
         return why

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.campaign.kept_trials import KeptTrials
 from proctor.campaign.retention import GcUnit, Kind
 from proctor.campaign.scratch import is_locked, kept_scratch, scratch_of_runs
 from proctor.context.report import sessions_by_run
 from proctor.errors import EvidenceError
 from proctor.evidence.layout import SEAL_SIGNATURE, CampaignPaths, RootPaths
 from proctor.evidence.reader import read_artifact
-from proctor.ids import RunId, SessionKey
+from proctor.ids import CampaignId, RunId, SessionKey
 from proctor.ledger.reader import is_live, read_run_ids
 from proctor.report.campaign_state import load_run
 from proctor.report.evidence_index import EvidenceIndex
@@ -51,6 +52,8 @@ def find_units(root: RootPaths, *, now_ms: int) -> Iterator[GcUnit]:
         if os.path.lexists(campaign.pin):
             pinned |= set(ids)
         unit = _unit("campaign", campaign.folder, *there)
+        kept = KeptTrials.of(root, CampaignId(campaign.folder.name))
+        unit = replace(unit, size_bytes=unit.size_bytes + size_of(kept.folder))
         yield replace(unit, stays=_why(unit, ids=ids, stated=stated, now_ms=now_ms, is_running=is_live(campaign)))
     known = {id_ for ids in campaigns.values() for id_ in ids}
     for run in root.runs():

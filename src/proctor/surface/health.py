@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from proctor import __version__, places
+from proctor.campaign.kept_trials import find_kept
 from proctor.campaign.scratch import scratch_of_runs, sweep
 from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
@@ -25,6 +26,7 @@ from proctor.errors import CODES, InputError, MachineError, install_command
 from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId
+from proctor.report.format_values import plural
 from proctor.runtime.registry import offers
 from proctor.runtime.resolve import ExamineProgram
 from proctor.runtime.rollout import check_config
@@ -66,6 +68,7 @@ def check_health(root: Path, *, examine: ExamineProgram) -> Iterator[DoctorFindi
     yield from run_check("disk", _disk, root)
     yield from run_check("leftovers", _leftovers)
     yield from run_check("scratch", _scratch)
+    yield from _trials()
     yield from check_evidence_root(RootPaths(root), config)
 
 
@@ -314,3 +317,28 @@ def _scratch() -> DoctorFinding:
     todo = CODES["machine.unwritable"].todo if swept.refused else None
     status: Literal["ok", "warn"] = "warn" if swept.refused else "ok"
     return DoctorFinding(name="scratch", status=status, what=", ".join(parts) or "none", todo=todo, facts=facts)
+
+
+def _trials() -> Iterator[DoctorFinding]:
+    """List what campaigns keep of trials that wait to be continued, if any do."""
+    try:
+        found = list(find_kept())
+    except MachineError:
+        return  # the check of the state folder reports it
+    kept = {
+        str(folder): None if owner is None else str(RootPaths(Path(owner.root)).campaign(owner.campaign_id).folder)
+        for folder, owner in found
+    }
+    if not kept:
+        return
+    lost = [folder for folder, campaign in kept.items() if campaign is None or not Path(campaign).is_dir()]
+    size_mb = size_of(*map(Path, kept)) / 1e6
+    what = f"{plural(len(kept), 'campaign')} with trials that wait to be continued ({size_mb:.1f} MB)"
+    yield DoctorFinding(
+        name="trials",
+        status="warn" if lost else "ok",
+        what=what,
+        more=tuple(f"{folder}: its campaign does not exist" for folder in lost),
+        todo="Delete these folders, unless their evidence root is on a disk that is not mounted." if lost else None,
+        facts={"campaigns": kept},
+    )

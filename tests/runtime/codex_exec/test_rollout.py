@@ -12,7 +12,8 @@ from proctor.event.model import Tokens
 from proctor.fact import Authority, Fact, settle
 from proctor.ids import ThreadId
 from proctor.runtime.base import ContextUse
-from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
+from proctor.runtime.codex.stored_threads import find_rollout
+from proctor.runtime.codex_exec.rollout import Rollout, read_rollout
 from proctor.runtime.codex_exec.session_facts import session_facts
 from tests.runtime.twin import session_ask
 

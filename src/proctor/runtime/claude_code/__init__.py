@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
+from proctor.ids import ThreadId
 from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.claude_code import home, host
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, ID, SERVES, TRANSPORTS
 from proctor.runtime.claude_code.failures import FAILURES
+from proctor.runtime.claude_code.history import find_home, session_file
 from proctor.runtime.claude_code.login import ACCOUNT
 from proctor.runtime.claude_code.normalize import ClaudeNormalizer
 from proctor.runtime.claude_code.program import examine, locate
@@ -42,6 +45,9 @@ class ClaudeCode:
 
     async def examine(self, request: HostRequest) -> Executable:
         return await examine(request)
+
+    def has_thread(self, thread: ThreadId, *, home: Path, user_home: Path | None = None) -> bool:
+        return find_home(home, thread) is not None if user_home is None else session_file(user_home, thread) is not None
 
     def normalizer(self) -> Normalizer:
         return ClaudeNormalizer()

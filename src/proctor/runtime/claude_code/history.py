@@ -38,6 +38,12 @@ def session_file(config: Path, thread: str) -> Path | None:
     return next(iter((config / "projects").glob(f"*/{thread}.jsonl")), None)
 
 
+def find_home(home: Path, thread: str) -> Path | None:
+    """Return the home, among those of the sessions of a host, in which a thread is stored. None if it is in none."""
+    homes = sorted(home.glob("sessions/*"))
+    return next((each for each in homes if session_file(each / "claude", thread) is not None), None)
+
+
 def read_session(config: Path, thread: str) -> tuple[HistoryItem, ...]:
     """Return the items of a session. Raises RefusedError if Claude Code has not stored it."""
     file = session_file(config, thread)

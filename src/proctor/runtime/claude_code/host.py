@@ -18,7 +18,7 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import HostRequest, SessionRequest, Tap
 from proctor.runtime.claude_code import home
 from proctor.runtime.claude_code.capabilities import CAPABILITIES, TRANSPORTS
-from proctor.runtime.claude_code.history import last_reply, session_file
+from proctor.runtime.claude_code.history import find_home, last_reply
 from proctor.runtime.claude_code.normalize import STARTED
 from proctor.runtime.claude_code.program import refuse_old
 from proctor.runtime.claude_code.session import DEADLINES, ClaudeSession, Deadlines
@@ -50,17 +50,12 @@ class ClaudeHost:
         if thread is None or request.profile is Profile.MINE:
             own = replace(self._request, home=self._request.home / "sessions" / request.attempt)
         else:
-            kept = self._homes.get(thread) or await anyio.to_thread.run_sync(self._find_home, thread)
+            kept = self._homes.get(thread) or await anyio.to_thread.run_sync(find_home, self._request.home, thread)
             if kept is None:
                 raise RefusedError("peer.refused", f"Claude Code has no stored session {thread}")
             own = replace(self._request, home=kept)
         await anyio.to_thread.run_sync(home.write_home, own)
         return own
-
-    def _find_home(self, thread: ThreadId) -> Path | None:
-        """Return the home in which an earlier process stored a thread."""
-        homes = sorted(self._request.home.glob("sessions/*"))
-        return next((each for each in homes if session_file(each / "claude", thread) is not None), None)
 
     async def _store_history(self, request: SessionRequest, own: HostRequest, tap: Tap) -> StoredHistory | None:
         """Write a long history of a new thread to a session file, and return it."""

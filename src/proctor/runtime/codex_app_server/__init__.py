@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from proctor.ids import ThreadId
 from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import HOME_INDEXES, RETRY_OPTIONS
 from proctor.runtime.codex.program import examine, locate
 from proctor.runtime.codex.schema import read_schema
+from proctor.runtime.codex.stored_threads import find_rollout
 from proctor.runtime.codex_app_server import host
 from proctor.runtime.codex_app_server.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_app_server.failures import FAILURES
@@ -53,6 +56,9 @@ class CodexAppServer:
         if schema is not None:
             refuse_incompatible(schema)
         return program
+
+    def has_thread(self, thread: ThreadId, *, home: Path, user_home: Path | None = None) -> bool:
+        return find_rollout(user_home or home, thread) is not None
 
     def normalizer(self) -> Normalizer:
         return CodexNormalizer()

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 from proctor.errors import InputError
+from proctor.ids import ThreadId
 from proctor.runtime.base import Confinement, Executable, Host, HostRequest, Normalizer, Runtime, Tap
 from proctor.runtime.capability import CapabilityProfile
 from proctor.runtime.codex.account import ACCOUNT
 from proctor.runtime.codex.home import HOME_INDEXES, RETRY_OPTIONS
 from proctor.runtime.codex.program import examine, locate
+from proctor.runtime.codex.stored_threads import find_rollout
 from proctor.runtime.codex_exec import host
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, ID, TRANSPORTS
 from proctor.runtime.codex_exec.failures import FAILURES
@@ -47,6 +50,9 @@ class CodexExec:
 
     async def examine(self, request: HostRequest) -> Executable:
         return await examine(request)
+
+    def has_thread(self, thread: ThreadId, *, home: Path, user_home: Path | None = None) -> bool:
+        return find_rollout(user_home or home, thread) is not None
 
     def normalizer(self) -> Normalizer:
         return ExecNormalizer()

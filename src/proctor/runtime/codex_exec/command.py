@@ -18,7 +18,7 @@ from proctor.runtime.codex.home import (
     thread_settings,
     written_profile,
 )
-from proctor.runtime.codex_exec.rollout import is_id
+from proctor.runtime.codex.stored_threads import is_id
 from proctor.runtime.conversion import clean
 from proctor.spec.choices import SCRIPTED
 

@@ -19,9 +19,9 @@ from proctor.runtime.codex.home import codex_home, own_variables, return_login, 
 from proctor.runtime.codex.program import refuse_too_old, version_in
 from proctor.runtime.codex.retry_after import UTC_OFFSET
 from proctor.runtime.codex.schema import digest_fact, read_schema
+from proctor.runtime.codex.stored_threads import find_rollout
 from proctor.runtime.codex.zone import utc_offset
 from proctor.runtime.codex_exec.capabilities import CAPABILITIES, TRANSPORTS
-from proctor.runtime.codex_exec.rollout import find_rollout
 from proctor.runtime.codex_exec.session import ExecSession
 from proctor.runtime.executable import identity_fact, reported_version
 from proctor.runtime.line_process import LineCount

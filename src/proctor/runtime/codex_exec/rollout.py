@@ -1,6 +1,5 @@
 """Read Codex's rollout file, in which Codex stores a persistent thread: usage, model, version and items."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +11,9 @@ from proctor import decoding
 from proctor.event.history_item import HistoryItem
 from proctor.event.model import Tokens
 from proctor.event.usage import NO_TOKENS
-from proctor.ids import ThreadId
 from proctor.runtime.agent_files import read_lines
 from proctor.runtime.base import ContextUse
 from proctor.runtime.codex_exec.wire import Count
-
-_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _KINDS: Final = {
     "UserMessage": "prompt",
@@ -144,22 +140,6 @@ class Rollout:
                     )
             case "item_completed":
                 self.items.append(_kept(decoding.decode(payload, _StoredItem).item))
-
-
-def is_id(thread: ThreadId) -> bool:
-    """Return whether it is a Codex thread id, which is safe on a command line and in a file name pattern.
-
-    >>> is_id(ThreadId("01a1e25f-d177-7d92-b886-5d5369682cdf")), is_id(ThreadId("--last"))
-    (True, False)
-    """
-    return _ID.fullmatch(thread) is not None
-
-
-def find_rollout(home: Path, thread: ThreadId) -> Path | None:
-    """Return Codex's rollout file of a thread, or None if it does not exist."""
-    if not is_id(thread):
-        return None
-    return next(iter((home / "sessions").glob(f"*/*/*/rollout-*-{thread}.jsonl")), None)
 
 
 def read_rollout(path: Path) -> Rollout | None:

@@ -22,10 +22,11 @@ from proctor.ids import ThreadId
 from proctor.runtime.base import ContextUse, Delivery, HostRequest, SessionRequest, Tap
 from proctor.runtime.capability import missing_capability
 from proctor.runtime.codex.home import codex_home, own_variables
+from proctor.runtime.codex.stored_threads import find_rollout
 from proctor.runtime.codex_exec import steps, wire
 from proctor.runtime.codex_exec.capabilities import ID
 from proctor.runtime.codex_exec.command import Opening, instructions_of, opening_of, written_arguments
-from proctor.runtime.codex_exec.rollout import Rollout, find_rollout, read_rollout
+from proctor.runtime.codex_exec.rollout import Rollout, read_rollout
 from proctor.runtime.codex_exec.session_facts import session_facts
 from proctor.runtime.delivery import offer_of, receipt_of
 from proctor.runtime.line_process import PLAIN, SEND_S, LineCount, LineProcess, LineRoute, open_line_process
