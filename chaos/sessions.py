@@ -40,7 +40,7 @@ from proctor.context.text import parse
 from proctor.context.verify import verify_session
 from proctor.event.message import AgentPart, UserPart
 from proctor.evidence.layout import RootPaths
-from proctor.ids import EntryId
+from proctor.ids import EntryId, SessionKey
 from proctor.model.journal import JournalRow
 from proctor.testing.journals import recorded_journals
 
@@ -191,7 +191,7 @@ class SessionSeed:
 
     def _check_engine(self, completed: list[EntryId]) -> Iterator[str]:
         """Compare what the engine `lossless` has with the entries of the completed turns."""
-        engine = LosslessStore(find_session(self._root, KEY).engine("lossless"))
+        engine = LosslessStore(find_session(self._root, KEY).engine("lossless"), session=SessionKey(KEY))
         try:
             known = [each.id for each in engine.entries(first=0, past=_MOST_ENTRIES, most=_MOST_ENTRIES)]
         finally:

@@ -12,7 +12,7 @@ import pytest
 
 import proctor
 from proctor.context.report import SessionReport, report_session
-from proctor.context.verify import SessionVerification, verify_session
+from proctor.context.verify import CheckEngine, SessionVerification, verify_session
 from proctor.event.message import AgentPart, CallPart, Message, ResultPart, UserPart
 from proctor.evidence.check_run import validate_run
 from proctor.evidence.layout import RootPaths
@@ -131,8 +131,8 @@ class SessionLab:
     def mirror(self, key: str) -> list[Said]:
         return [said for shown in self.report(key).turns for said in mirrored(shown.messages)]
 
-    def verify(self, key: str) -> SessionVerification:
-        return verify_session(RootPaths(self.root), key)
+    def verify(self, key: str, *, check_engine: CheckEngine | None = None) -> SessionVerification:
+        return verify_session(RootPaths(self.root), key, check_engine=check_engine)
 
     def thread_files(self, key: str, thread: str | None) -> list[Path]:
         """Return the files in which the agent keeps a thread of a session."""

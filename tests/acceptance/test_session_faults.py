@@ -16,8 +16,9 @@ import pytest
 import proctor
 from chaos.play import rows_of, start_player
 from chaos.session_player import Sitting
+from proctor.campaign.session_engine import check_engine
 from proctor.context.report import list_sessions
-from proctor.context.verify import rebuild_session
+from proctor.context.verify import rebuild_session, repair_session
 from proctor.errors.codes import CODES
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import RootPaths
@@ -192,6 +193,103 @@ def test_damaged_store_is_an_evidence_error_and_is_rebuilt_from_the_record(
         bounded(lambda: _again(lab))
     assert conversation(journals[0].rows[0]) == [*HELLO, AGAIN[0]]
     assert lab.mirror("x") == [*HELLO, *AGAIN]
+    lab.assert_verified("x")
+
+
+def _zero(db: Path) -> None:
+    db.write_bytes(b"")
+
+
+def _middle(db: Path) -> None:
+    content = db.read_bytes()
+    at = len(content) // 2
+    db.write_bytes(content[:at] + b"x" * 20_000 + content[at + 20_000 :])
+
+
+def _garble_segments(db: Path) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute("update segment set messages = x'7b'")
+        connection.commit()
+
+
+async def _forgetful(lab: SessionLab, prompt: str, answer: str, **context: str) -> None:
+    """Take a turn on a new thread, so that the model knows only what the engine gives."""
+    settings = proctor.Context(**context) if context else None  # type: ignore[arg-type]
+    await lab.sit(CODEX, "x", [prompt], {"say": answer}, ephemeral=True, context=settings)
+
+
+def lossless_db(lab: SessionLab) -> Path:
+    return lab.root / "sessions" / "x" / "engines" / "lossless" / "lossless.db"
+
+
+@pytest.mark.requirement("context.engines")
+@pytest.mark.parametrize("damage", [_truncate, _overwrite, _foreign, _zero, _middle, _garble_segments])
+def test_damaged_engine_state_is_made_again_in_the_next_turn(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    lab = SessionLab(tmp_path)
+    bounded(lambda: _forgetful(lab, "Hello?", "Hello."))
+    damage(lossless_db(lab))
+    # SQLite takes an empty file for a new one.
+    assert lab.verify("x", check_engine=check_engine).exit == (0 if damage is _zero else 5)
+    with recorded_journals() as journals:
+        bounded(lambda: _forgetful(lab, "Again?", "Again."))
+    assert conversation(journals[0].rows[0]) == [*HELLO, AGAIN[0]]
+    summary = lab.report("x").summary
+    assert (summary.is_sound, summary.degraded, summary.uncommitted) == (True, 0, 0)
+    assert lossless_db(lab).with_name("lossless.db.damaged").exists() == (damage is not _zero)
+    assert lab.verify("x", check_engine=check_engine).exit == 0
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("context.engines")
+@pytest.mark.parametrize("damage", [_newer, _middle])
+def test_unusable_engine_state_is_set_aside_by_a_rebuild(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    lab = SessionLab(tmp_path)
+    bounded(lambda: _forgetful(lab, "Hello?", "Hello."))
+    damage(lossless_db(lab))
+    content = lossless_db(lab).read_bytes()
+    [finding] = lab.verify("x", check_engine=check_engine).findings
+    assert finding.code == ("engine.newer" if damage is _newer else "engine.damaged")
+    assert "verify ID --rebuild" in CODES[finding.code].todo
+    done = repair_session(RootPaths(lab.root), "x", check_engine=check_engine)
+    assert (done.exit, done.is_rebuilt, done.set_aside) == (0, False, ("lossless",))
+    assert (lab.root / "sessions" / "x" / "engines.old" / "lossless" / "lossless.db").read_bytes() == content
+    with recorded_journals() as journals:
+        bounded(lambda: _forgetful(lab, "Again?", "Again."))
+    assert conversation(journals[0].rows[0]) == [*HELLO, AGAIN[0]]
+    assert lab.report("x").summary.is_sound
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("context.engines")
+def test_engine_state_of_a_newer_version_is_never_replaced_by_a_turn(tmp_path: Path) -> None:
+    lab = SessionLab(tmp_path)
+    bounded(lambda: _forgetful(lab, "Hello?", "Hello."))
+    _newer(lossless_db(lab))
+    content = lossless_db(lab).read_bytes()
+
+    async def talk() -> proctor.Ending:
+        for n in (1, 2, 3, 4):
+            await _forgetful(lab, f"Without {n}?", "Yes.")
+        async with lab.open(
+            CODEX, "x", {"say": "Never."}, ephemeral=True, context=proctor.Context(policy="strict")
+        ) as session:
+            ending = await session.say("Never?")
+        return ending
+
+    ending = bounded(talk)
+    assert (ending.outcome is proctor.Outcome.COMPLETED, ending.code) == (False, "engine.newer")
+    assert lossless_db(lab).read_bytes() == content
+    for shown in lab.report("x").turns[1:5]:
+        assert shown.turn.context is not None
+        assert "proctor session verify x --rebuild" in (shown.turn.context.degraded or "")
+    repair_session(RootPaths(lab.root), "x", check_engine=check_engine)
+    with recorded_journals() as journals:
+        bounded(lambda: _forgetful(lab, "Again?", "Again."))
+    without = [each for n in (1, 2, 3, 4) for each in (("user", f"Without {n}?"), ("agent", "Yes."))]
+    assert conversation(journals[0].rows[0]) == [*HELLO, *without, AGAIN[0]]
+    summary = lab.report("x").summary
+    # What ran without its engine stays marked; the engine has all of it now.
+    assert (summary.degraded, summary.uncommitted) == (4, 0)
     lab.assert_verified("x")
 
 

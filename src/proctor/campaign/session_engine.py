@@ -14,18 +14,19 @@ from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.context.budget import budget_for
 from proctor.context.engine import Complete, CreateEngine, EngineContext, EngineInfo, EngineSetup
 from proctor.context.engine_use import EngineUse
-from proctor.context.guard import CancelSignal, GuardedEngine, create_in_time
+from proctor.context.guard import CancelSignal, EngineHealth, GuardedEngine, create_in_time
 from proctor.context.hooks import CompactionHook, PromptHook
 from proctor.context.kept_session import KeptSession, tools_digest
 from proctor.context.model import SessionSettings
 from proctor.context.payload import Payload
 from proctor.context.project import ProjectionMode
 from proctor.context.registry import engine_by_id
-from proctor.errors import EngineError, ProctorError, RefusedError
+from proctor.errors import EngineError, InputError, ProctorError, RefusedError
 from proctor.event.row import FailurePolicy
 from proctor.evidence.artifacts import ContextRef
 from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import SessionPaths
+from proctor.evidence.reader import Finding
 from proctor.ids import ProcessId, SessionKey
 from proctor.runtime.base import Tool
 from proctor.runtime.capability import WORDS, missing_capability
@@ -235,12 +236,12 @@ def forget_engines(
     """
     context = None if settings is None else settings.context
     problems: list[str] = []
-    for folder in sorted(paths.engines.iterdir()) if paths.engines.is_dir() else ():
-        options = context.options if context is not None and context.engine == folder.name else {}
+    for id_ in paths.engine_ids():
+        options = context.options if context is not None and context.engine == id_ else {}
         try:
-            anyio.run(_forget, folder.name, EngineSetup(session=key, folder=folder, options=options), reason)
+            anyio.run(_forget, id_, EngineSetup(session=key, folder=paths.engine(id_), options=options), reason)
         except ProctorError as error:
-            problems.append(f"what the engine {folder.name} may keep outside of the session: {error.what}")
+            problems.append(f"what the engine {id_} may keep outside of the session: {error.what}")
     return problems
 
 
@@ -257,3 +258,31 @@ async def forget_engine(guard: GuardedEngine, session: SessionKey, reason: Forge
     budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
     context = EngineContext(session=session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())
     await guard.forget(context, reason)
+
+
+def check_engine(paths: SessionPaths, engine_id: str) -> Finding | None:
+    """Return what is damaged in the state of an engine. None if nothing is, or it cannot be checked."""
+    folder = paths.engine(engine_id)
+    setup = EngineSetup(session=SessionKey(paths.folder.name), folder=folder, options={})
+    try:
+        create = engine_by_id(engine_id)
+    except ProctorError:
+        return None
+    try:
+        damage = anyio.run(_find_damage, engine_id, create, setup)
+    except InputError:
+        # It does not work without the options that the session was opened with.
+        return None
+    except ProctorError as error:
+        return Finding(code=error.code, file=str(folder), detail=error.what)
+    return None if damage is None else Finding(code="engine.damaged", file=str(folder), detail=damage)
+
+
+async def _find_damage(engine_id: str, create: CreateEngine, setup: EngineSetup) -> str | None:
+    # With its own health: a check is no call of a session.
+    engine = await create_in_time(engine_id, create, setup)
+    guard = GuardedEngine(engine, clock=SYSTEM_CLOCK, health=EngineHealth())
+    try:
+        return await guard.find_damage()
+    finally:
+        await close_engine(guard)

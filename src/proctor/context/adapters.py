@@ -97,6 +97,13 @@ class _AdaptedEngine:
         forget = self._engine.forget
         return self._forget_async(forget) if inspect.iscoroutinefunction(forget) else self._forget(forget)
 
+    def find_damage(self) -> Any:
+        """Return what is damaged in the receipts, or else by the engine, if that can check it."""
+        if (damage := self._receipts.find_damage()) is not None:
+            return damage
+        find = getattr(self._engine, "find_damage", None)
+        return None if find is None else find()
+
     def _commit(self, ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         if self._receipts.has(turn):
             return "duplicate"

@@ -81,8 +81,8 @@ def reset_session(root: RootPaths, key: str, *, clock: Clock, forget: Forget | N
     with open_kept_session(root, key, clock=clock, must_exist=True) as kept:
         problems = [] if forget is None else forget(kept.paths, kept.header.id, kept.store.setup.settings)
         kept.store.reset()
-        if kept.paths.engines.exists():
-            remove(kept.paths.engines)
+        remove(kept.paths.engines)
+        remove(kept.paths.old_engines)
         return problems
 
 

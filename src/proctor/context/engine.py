@@ -175,7 +175,8 @@ class ContextEngine(Protocol):
 
     Only a maintenance in the background may run beside other calls. Each method may be a coroutine function, or a plain
     function, which then runs in a thread. Each call has a deadline. An engine may also have a method
-    `tools() -> Sequence[Tool]`, called once after its creation: tools for the agent, on runtimes that take them.
+    `tools() -> Sequence[Tool]`, called once after its creation: tools for the agent, on runtimes that take them. And it
+    may have a method `find_damage() -> str | None`, for `proctor session verify`.
 
     An entry point in the group `proctor.engines` names a callable that takes an `EngineSetup` and returns an engine. It
     raises InputError for options that it does not accept.
@@ -234,3 +235,14 @@ class OffersTools(Protocol):
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools. Their names and schemas stay the same for the life of the session."""
+
+
+class FindsDamage(Protocol):
+    """The part of an engine that can check what it keeps."""
+
+    def find_damage(self) -> Awaitable[str | None] | str | None:
+        """Return what is damaged in the files of the engine, in words; None if nothing is. Must not change anything.
+
+        Called only after the creation of an engine that is used for nothing else, also while another process uses the
+        session.
+        """

@@ -28,7 +28,7 @@ from proctor.context.engine import (
 )
 from proctor.context.history import History
 from proctor.context.project import ProjectionMode
-from proctor.errors import EngineError
+from proctor.errors import EngineError, MachineError
 from proctor.event.message import CallPart, Message
 from proctor.ids import EntryId
 from proctor.runtime import callbacks
@@ -45,6 +45,8 @@ PAUSE_S: Final = 60.0
 """How long a quarantined engine is not called."""
 
 MOST_REASON_CHARS: Final = 300
+
+_CODES_OF_FILES: Final = frozenset({"engine.damaged", "engine.newer"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +289,12 @@ class GuardedEngine:
             return ()
         return await self._call("tools", None, read=_read_tools)
 
+    async def find_damage(self) -> str | None:
+        """Return what is damaged of what the engine keeps; None if nothing is, or it cannot check that."""
+        if not hasattr(self._engine, "find_damage"):
+            return None
+        return await self._call("find_damage", None, read=_read_damage)
+
     async def close(self) -> None:
         """Close the engine, also while it pauses, and beside a call that was abandoned."""
         await self._run("close", (), {}, read=_ignore)
@@ -302,7 +310,11 @@ class GuardedEngine:
             await self._wait_for_unfinished(method)
             result = await self._run(method, args if ctx is None else (ctx, *args), options, read=read)
         except EngineError as error:
-            self._health.fail(self.info.id, method, reason=error.what, now_s=self._clock.steady_s())
+            if error.code in _CODES_OF_FILES:
+                # They are those of one session; the engine may serve others.
+                self._health.cancel(self.info.id)
+            else:
+                self._health.fail(self.info.id, method, reason=error.what, now_s=self._clock.steady_s())
             raise
         except BaseException:
             self._health.cancel(self.info.id)
@@ -335,7 +347,7 @@ class GuardedEngine:
                 on_given_up=lambda: None,
             )
         except callbacks.CallbackError as error:
-            raise self._error("engine.failed", f"{method} raised {_cut(str(error))}") from error.__cause__
+            raise self._error(_code_of(error), f"{method} raised {_cut(str(error))}") from error.__cause__
         if outcome is None:
             raise self._error("engine.timeout", f"{method} did not answer within {deadline_s:g} s")
         try:
@@ -367,6 +379,12 @@ class GuardedEngine:
 
     def _error(self, code: str, what: str) -> EngineError:
         return EngineError(code, f"engine {self.info.id}: {what}")
+
+
+def _code_of(error: callbacks.CallbackError) -> str:
+    """Return the code of what an engine raised: that of its files, if they cannot be used."""
+    cause = error.__cause__
+    return cause.code if isinstance(cause, MachineError) and cause.code in _CODES_OF_FILES else "engine.failed"
 
 
 def _with_cancel(arg: Any, signal: CancelSignal, *, is_async: bool) -> Any:
@@ -426,6 +444,12 @@ async def _run_in_thread(function: Callable[[], object], *, finish: Callable[[],
 
 def _ignore(_result: object) -> None:
     """Accept any result of a method that has none."""
+
+
+def _read_damage(result: object) -> str | None:
+    if result is not None and not isinstance(result, str):
+        raise BadResultError(f"expected a text or None, not {_name(result)}")
+    return result
 
 
 def _read_commit(result: object) -> CommitResult:

@@ -186,6 +186,7 @@ class SessionKeeper:
             for folder in self._kept.paths.engines.glob("*"):
                 if folder.name != engine:
                     remove(folder)
+            remove(self._kept.paths.old_engines)
 
         await self._locked(write)
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from proctor.canonical import digest_bytes
 from proctor.context.engine import TurnCommit
 from proctor.context.payload import json_text
-from proctor.errors import InputError
+from proctor.errors import InputError, MachineError
 from proctor.evidence.database import Database
 from proctor.ids import Digest
 
@@ -20,6 +20,7 @@ DATABASE: Final = Database(
     version=1,
     schema="create table receipt (key text primary key, sha256 text not null) strict, without rowid",
     code="engine.damaged",
+    newer_code="engine.newer",
     # A turn that was reported as committed must survive a power cut.
     synchronous="full",
 )
@@ -48,6 +49,20 @@ class CommitReceipts:
                 return "duplicate"
             connection.execute("insert into receipt values (?, ?)", (turn.key, _digest(turn)))
             return "committed"
+
+    def find_damage(self) -> str | None:
+        """Return what is damaged in the file. None if the file does not exist, or nothing is."""
+        if not self._path.exists():
+            return None
+        try:
+            with DATABASE.read(self._path) as connection:
+                connection.execute("select key, sha256 from receipt limit 1").fetchone()
+                [found] = connection.execute("pragma integrity_check (1)").fetchone()
+        except MachineError as error:
+            if error.code != DATABASE.code:
+                raise
+            return error.what
+        return None if found == "ok" else str(found)
 
     def clear(self) -> None:
         """Remove all receipts."""

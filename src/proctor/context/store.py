@@ -285,6 +285,13 @@ class SessionStore:
             "update turn_commit set state = ?, failures = ?, detail = ? where turn = ?", (state, failures, detail, n)
         )
 
+    def queue_blocked(self, engine: str) -> None:
+        """Queue the turns again that an engine failed to take in."""
+        self._connection.execute(
+            "update turn_commit set state = ?, failures = 0, detail = null where state = ? and engine = ?",
+            (TurnState.READY, TurnState.BLOCKED, engine),
+        )
+
     def note_recorded_commits(self, commits: Iterable[TurnCommitted]) -> None:
         """Note what the record of a sitting says of commits."""
         states = {"committed": TurnState.ACKNOWLEDGED, "blocked": TurnState.BLOCKED}

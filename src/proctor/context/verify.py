@@ -1,8 +1,9 @@
-"""Compare a session with the record of its sittings, and make its store again from them."""
+"""Compare a session with the record of its sittings, check its engines, and make its store again."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -26,17 +27,22 @@ from proctor.context.model import (
 )
 from proctor.context.store import SessionStore, open_store, read_store, turn_row
 from proctor.context.thread_fold import SittingFold
-from proctor.errors import EvidenceError, Exit, MachineError
+from proctor.errors import EvidenceError, Exit, MachineError, disk_error
 from proctor.event.message import Message
 from proctor.event.row import Row
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef, SittingRef
+from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths
 from proctor.evidence.reader import Finding, read_artifact, read_rows
 from proctor.ids import ProcessId, SessionKey
 from proctor.spec.choices import Isolation
+from proctor.workspace.remove import remove
 
 UNVERIFIABLE = "session.no-evidence"
 DIFFERENT = "session.differs"
+
+_UNUSABLE: Final = frozenset({"engine.damaged", "engine.newer"})
+"""What helps against these problems of an engine's state is to make it again."""
 
 
 class SessionVerification(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -56,10 +62,16 @@ class SessionVerification(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     """What differs, or cannot be compared."""
     is_rebuilt: bool = False
     """Whether the store was made again from the record before."""
+    set_aside: tuple[str, ...] = ()
+    """Ids of the context engines whose state was set aside, so that they are given the history again."""
 
 
-def verify_session(root: RootPaths, key: str) -> SessionVerification:
-    """Fold the record of every sitting again, and compare each turn and each entry.
+CheckEngine = Callable[[SessionPaths, str], Finding | None]
+"""Returns what is wrong with the state of an engine, by its id. None if nothing is, or it cannot be checked."""
+
+
+def verify_session(root: RootPaths, key: str, *, check_engine: CheckEngine | None = None) -> SessionVerification:
+    """Fold the record of every sitting again, compare each turn and each entry, and check the state of the engines.
 
     Raises InputError if there is no such session, EvidenceError if its store is damaged.
     """
@@ -90,6 +102,8 @@ def verify_session(root: RootPaths, key: str) -> SessionVerification:
             )
             turns += len(own)
             entries += sum(turn.entries for turn in own)
+    if check_engine is not None:
+        findings += (found for id_ in paths.engine_ids() if (found := check_engine(paths, id_)) is not None)
     return SessionVerification(
         id=SessionKey(key),
         exit=_exit(findings),
@@ -157,7 +171,44 @@ def _compare_messages(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Me
             yield f"turn {kept.n}: the entry {mirrored.id} has another content than the record"
 
 
-# ── making the store again ──
+# ── making the store and the state of engines again ──
+
+
+def repair_session(root: RootPaths, key: str, *, check_engine: CheckEngine) -> SessionVerification:
+    """Verify a session, and make again what is damaged or differs. Returns how it then agrees.
+
+    The store is made again from the record. The state of an engine is set aside, and the next turn gives the engine
+    the whole history. Raises as `rebuild_session`.
+    """
+    paths = find_session(root, key)
+    checked = {id_: check_engine(paths, id_) for id_ in paths.engine_ids()}
+    damaged = [id_ for id_, problem in checked.items() if problem is not None and problem.code in _UNUSABLE]
+    try:
+        found = verify_session(root, key)
+    except EvidenceError:
+        found = None
+    is_rebuilt = found is None or found.exit == Exit.EVIDENCE
+    if is_rebuilt:
+        rebuild_session(root, key)
+    if damaged:
+        with hold_session_folder(paths), open_store(paths.store) as store:
+            for id_ in damaged:
+                _set_aside(paths, id_)
+                # It gets the whole history, so that it can take in what it refused.
+                store.queue_blocked(id_)
+    if found is None or is_rebuilt or damaged:
+        found = verify_session(root, key, check_engine=check_engine)
+    return replace(found, is_rebuilt=is_rebuilt, set_aside=tuple(damaged))
+
+
+def _set_aside(paths: SessionPaths, engine: str) -> None:
+    old = paths.old_engines / engine
+    make_folder(paths.old_engines, exist_ok=True)
+    try:
+        remove(old)
+        paths.engine(engine).rename(old)
+    except OSError as error:
+        raise disk_error(error, path=old) from error
 
 
 def rebuild_session(root: RootPaths, key: str) -> None:

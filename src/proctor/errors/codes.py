@@ -362,8 +362,13 @@ CODES: dict[str, Meaning] = {
         "Run `proctor session verify`: the session may differ from its record.",
     ),
     "engine.damaged": Meaning(
-        "A file of a context engine is damaged, is of another kind, or was written by a newer version.",
-        "Use the version that wrote it, or reset the session, which removes what the engine knows.",
+        "A file of a context engine is damaged or of another kind.",
+        "Run `proctor session verify ID --rebuild`: the next turn then makes it again from the session.",
+    ),
+    "engine.newer": Meaning(
+        "A file of a context engine was written by a newer version.",
+        "Use the version that wrote it, or run `proctor session verify ID --rebuild`, which sets the file aside: the "
+        "next turn then makes it again from the session.",
     ),
     "engine.failed": Meaning(
         "A context engine raised an error.",

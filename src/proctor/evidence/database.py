@@ -32,7 +32,9 @@ class Database:
     schema: str
     """SQL statements that create the tables, separated by `;`."""
     code: str
-    """Error code for a file of another kind or a damaged file."""
+    """Error code for a file of another kind or version, or a damaged file."""
+    newer_code: str | None = None
+    """Error code for a file of a newer version. None for `code`."""
     synchronous: str
     """Value of `pragma synchronous`."""
     page_bytes: int = 4096
@@ -96,7 +98,8 @@ class Database:
             )
         if version != self.version and (tables or version):
             what = f"schema version is {version}; this Proctor reads only {self.version}"
-            raise MachineError(self.code, what, file=str(path))
+            code = self.newer_code if version > self.version else None
+            raise MachineError(code or self.code, what, file=str(path))
         return not tables
 
     def _make(self, connection: sqlite3.Connection, path: Path) -> None:

@@ -277,6 +277,15 @@ class SessionPaths(Paths):
         """Folder with the state of each context engine, in a folder named after it."""
         return self.folder / "engines"
 
+    def engine_ids(self) -> list[str]:
+        """Return the ids of the context engines that have a state in the session."""
+        return sorted(each.name for each in self.engines.iterdir()) if self.engines.is_dir() else []
+
+    @property
+    def old_engines(self) -> Path:
+        """Folder with state of context engines that a rebuild set aside, in a folder named after each."""
+        return self.folder / "engines.old"
+
     def engine(self, id_: str) -> Path:
         """Return the folder with the state of one context engine, which may not exist."""
         return _inside(self.engines, id_)

@@ -80,6 +80,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "engine.unknown": Remedy.STOP,
     "engine.options": Remedy.STOP,
     "engine.damaged": Remedy.NONE,
+    "engine.newer": Remedy.NONE,
     # ── the agent's process and channel; a dead process is replaced before the retry ──
     "peer.killed": Remedy.AGAIN,
     "peer.lost": Remedy.AGAIN,

@@ -134,6 +134,11 @@ def summaries(found: AssembleResult) -> list[Message]:
     return [message for message in found.messages if isinstance(message.part, SummaryPart)]
 
 
+def sources_of(summary: Message) -> tuple[EntryId, ...]:
+    assert isinstance(summary.part, SummaryPart)
+    return summary.part.sources
+
+
 def shown_entries(found: AssembleResult) -> list[EntryId]:
     """The entries that the model knows of, in summaries or as they are, in order."""
     shown: list[EntryId] = []

@@ -6,7 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -14,13 +15,13 @@ import anyio.to_thread
 import pytest
 
 from proctor.context.budget import most_bytes
-from proctor.context.engine import CompactStatus, EngineSetup
+from proctor.context.engine import CompactStatus, EngineContext, EngineSetup
 from proctor.context.engines.lossless import create
 from proctor.context.history import ListedHistory
 from proctor.errors import EngineError, InputError, MachineError
 from proctor.event.message import Message
 from proctor.ids import EntryId, SessionKey
-from tests.context.engines.talks import Talk, context, replace_taint, shown_entries, summaries, turn
+from tests.context.engines.talks import Talk, context, replace_taint, shown_entries, sources_of, summaries, turn
 from tests.context.histories import agent, call, result, user
 
 pytestmark = pytest.mark.requirement("context.engines")
@@ -346,18 +347,10 @@ def test_search_finds_entries_by_words_in_prompts_outputs_and_inputs(talk: Talk)
 def test_expand_leads_from_a_summary_to_every_entry_and_its_text(talk: Talk) -> None:
     talk.say_many(300)
     talk.compact(context(1500))
-    open_ids = [each.id for each in summaries(talk.assemble(context(1500)))]
-    reached: set[str] = set()
-    levels = 0
-    while open_ids:
-        answer = json.loads(talk.call("context_expand", id=open_ids.pop()))
-        levels += "text" in answer["covers"][0]
-        for each in answer["covers"]:
-            (open_ids.append if "text" in each else reached.add)(each["id"])
-        open_ids += [EntryId(answer["next"])] if "next" in answer else []
-    covered = [id_ for each in summaries(talk.assemble(context(1500))) for id_ in each.part.sources]  # type: ignore[union-attr]
-    assert levels > 0
-    assert reached == set(covered)
+    found = summaries(talk.assemble(context(1500)))
+    covered = [id_ for each in found for id_ in sources_of(each)]
+    assert any("text" in json.loads(talk.call("context_expand", id=each.id))["covers"][0] for each in found)
+    assert expand_all(talk, context(1500)) == set(covered)
     assert json.loads(talk.call("context_expand", id=covered[0]))["text"].startswith("task 0 word")
 
 
@@ -482,32 +475,165 @@ def test_forget_leaves_no_word_in_any_file(talk: Talk, reason: str) -> None:
     assert json.loads(talk.call("context_search", query="zyxlamp"))["results"] == []
 
 
-@pytest.mark.parametrize("damage", ["no-database", "another-program", "newer", "cut", "row"])
-def test_a_file_that_cannot_be_used_is_a_typed_error_until_it_is_forgotten(talk: Talk, damage: str) -> None:
-    talk.say_many(20)
+DAMAGES = ["no-database", "another-program", "cut", "middle", "row", "table", "empty"]
+
+
+def damage(talk: Talk, how: str) -> None:
+    """Close the engine, and damage its database."""
     talk.engine.close()
     path = talk.folder / "lossless.db"
-    match damage:
+    content = path.read_bytes()
+    statements = {
+        "another-program": "pragma application_id = 7",
+        "newer": "pragma user_version = 2",
+        "row": "update segment set messages = x'00'",
+        "table": "drop table record",
+        "summary": "update summary set text = text || ' and more'",
+        "sources": "update summary set past = past - 1 where parent is null",
+    }
+    match how:
         case "no-database":
             path.write_bytes(b"no database " * 1000)
         case "cut":
-            path.write_bytes(path.read_bytes()[:20_000])
+            path.write_bytes(content[:20_000])
+        case "empty":
+            path.write_bytes(b"")
+        case "middle":
+            half = len(content) // 2
+            path.write_bytes(content[:half] + bytes(32_768) + content[half + 32_768 :])
         case _:
-            statement = {
-                "another-program": "pragma application_id = 7",
-                "newer": "pragma user_version = 2",
-                "row": "update segment set messages = x'00'",
-            }[damage]
             with sqlite3.connect(path) as connection:
-                connection.execute(statement)
+                connection.execute(statements[how])
             connection.close()
     talk.engine = create(EngineSetup(session=SessionKey("talk"), folder=talk.folder, options={}))
-    with pytest.raises(MachineError) as refused:
-        talk.engine.bootstrap(context(), talk.history)
-    assert (refused.value.code, refused.value.file) == ("engine.damaged", str(path))
+
+
+def long_talk(talk: Talk) -> None:
+    """Say much, with summaries of which most are covered by others, and with a newest turn that is searched for."""
+    for number in range(60):
+        talk.say(turn(number, f"task {number} " + "word " * 60, output=os.urandom(2000).hex()))
+    talk.compact(context(2000))
+
+
+def expand_all(talk: Talk, ctx: EngineContext) -> set[str]:
+    """Follow `context_expand` from every summary, and return the entries that it leads to."""
+    open_ids = [each.id for each in summaries(talk.assemble(ctx))]
+    reached: set[str] = set()
+    while open_ids:
+        answer = json.loads(talk.call("context_expand", id=open_ids.pop()))
+        for each in answer["covers"]:
+            (open_ids.append if "text" in each else reached.add)(each["id"])
+        open_ids += [EntryId(answer["next"])] if "next" in answer else []
+    return reached
+
+
+def use_all(talk: Talk, ctx: EngineContext) -> None:
+    """Use the engine in a sitting of two turns, with its tools."""
+    talk.engine.bootstrap(ctx, talk.history)
+    for number in (100, 101):
+        talk.assemble(ctx)
+        with suppress(MachineError):
+            expand_all(talk, ctx)
+        talk.say(turn(number, "goes on"))
+        with suppress(MachineError):
+            talk.maintain(ctx)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_file_is_set_aside_and_made_again_from_the_history(
+    talk: Talk, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    long_talk(talk)
+    damage(talk, how)
+    # SQLite takes an empty file for a new one.
+    assert (talk.engine.find_damage() is None) == (how == "empty")
+    ctx = context(2000)
+    use_all(talk, ctx)
+    talk.maintain(ctx)
+    found_now = talk.assemble(ctx)
+    assert shown_entries(found_now) == [each.id for each in talk.entries]
+    assert summaries(found_now)
+    assert expand_all(talk, ctx) == {id_ for each in summaries(found_now) for id_ in sources_of(each)}
+    assert json.loads(talk.call("context_search", query="goes"))["results"]
+    assert talk.engine.find_damage() is None
+    if how != "empty":
+        assert (talk.folder / "lossless.db.damaged").stat().st_size > 0
+        assert [each.levelname for each in caplog.records if "set aside" in each.message] == ["WARNING"]
+
+
+@pytest.mark.parametrize("how", ["summary", "sources"])
+def test_find_damage_finds_summaries_that_do_not_agree_with_what_they_cover(talk: Talk, how: str) -> None:
+    long_talk(talk)
+    assert talk.engine.find_damage() is None
+    damage(talk, how)
+    assert "summary-" in (talk.engine.find_damage() or "")
+
+
+@pytest.mark.parametrize("use", ["bootstrap", "assemble", "commit", "tool", "maintain", "compact"])
+def test_damage_is_repaired_by_whatever_finds_it_first(talk: Talk, use: str) -> None:
+    long_talk(talk)
+    damage(talk, "no-database")
+    ctx = context(2000)
+    match use:
+        case "bootstrap":
+            talk.engine.bootstrap(ctx, talk.history)
+        case "assemble":
+            talk.assemble(ctx)
+        case "commit":
+            talk.say(turn(100, "goes on"))
+        case _:
+            calls: dict[str, Callable[[], object]] = {
+                "tool": lambda: talk.call("context_search", query="goes"),
+                "maintain": lambda: talk.maintain(ctx),
+                "compact": lambda: talk.compact(ctx),
+            }
+            with pytest.raises(MachineError, match="proctor session verify talk --rebuild"):
+                calls[use]()
+    talk.assemble(ctx)
+    talk.maintain(ctx)
+    assert shown_entries(talk.assemble(ctx)) == [each.id for each in talk.entries]
+    assert talk.engine.find_damage() is None
+
+
+def test_a_file_of_a_newer_version_is_a_typed_error_and_stays_as_it_is(talk: Talk) -> None:
+    long_talk(talk)
+    damage(talk, "newer")
+    content = (talk.folder / "lossless.db").read_bytes()
+    for use in (
+        lambda: talk.engine.bootstrap(context(), talk.history),
+        lambda: talk.engine.assemble(context(), talk.history, user(10**9, "What next?")),
+        lambda: talk.commit(turn(100, "goes on")),
+        lambda: talk.maintain(context()),
+        talk.engine.find_damage,
+    ):
+        with pytest.raises(MachineError, match="proctor session verify talk --rebuild") as refused:
+            use()
+        assert (refused.value.code, refused.value.file) == ("engine.newer", str(talk.folder / "lossless.db"))
+    assert (talk.folder / "lossless.db").read_bytes() == content
+    assert not (talk.folder / "lossless.db.damaged").exists()
     talk.engine.forget(context(), "reset")
     talk.engine.bootstrap(context(), talk.history)
     assert talk.assemble(context()).messages == tuple(talk.entries)
+
+
+def test_a_sound_file_is_not_set_aside_for_an_error_that_is_not_of_damage(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_talk(talk)
+    monkeypatch.setattr("proctor.context.engines.lossless.lossless_store.fts_query", lambda _: '"')
+    with pytest.raises(MachineError, match="unterminated string"):
+        talk.call("context_search", query="task")
+    assert not (talk.folder / "lossless.db.damaged").exists()
+    assert summaries(talk.assemble(context(2000)))
+
+
+def test_forget_removes_a_file_that_was_set_aside_too(talk: Talk) -> None:
+    long_talk(talk)
+    damage(talk, "middle")
+    use_all(talk, context(2000))
+    assert (talk.folder / "lossless.db.damaged").exists()
+    talk.engine.forget(context(), "delete")
+    assert list(talk.folder.iterdir()) == []
 
 
 def test_a_closed_engine_can_be_closed_again_and_is_not_used(talk: Talk) -> None:

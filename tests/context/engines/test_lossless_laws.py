@@ -14,7 +14,7 @@ from proctor.context.engine import CompactStatus
 from proctor.context.engines.lossless.segments import split_history, split_turn
 from proctor.context.history import ListedHistory
 from proctor.event.message import CallPart, Message, ResultPart
-from tests.context.engines.talks import Talk, context, shown_entries, summaries, turns
+from tests.context.engines.talks import Talk, context, shown_entries, sources_of, summaries, turns
 
 pytestmark = pytest.mark.requirement("context.engines")
 
@@ -89,15 +89,10 @@ def test_a_summary_is_tainted_if_one_of_its_entries_is_and_is_no_larger_than_the
         talk.compact(context(50), force=True)
         tainted = {message.id for message in talk.entries if message.is_tainted}
         for summary in summaries(talk.assemble(context(10**6))):
-            assert summary.is_tainted == (not tainted.isdisjoint(shown_entries_of(summary)))
+            assert summary.is_tainted == (not tainted.isdisjoint(sources_of(summary)))
             assert "\0" not in summary.part.text  # type: ignore[union-attr]
             summary.part.text.encode()  # type: ignore[union-attr]
         talk.engine.close()
-
-
-def shown_entries_of(summary: Message) -> tuple[str, ...]:
-    sources: tuple[str, ...] = summary.part.sources  # type: ignore[union-attr]
-    return sources
 
 
 @settings(max_examples=30)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO, TypedDict, Unpack
 from msgspec.structs import replace
 
 from proctor.clock import SYSTEM_CLOCK
-from proctor.errors import EvidenceError, Exit, InputError
+from proctor.errors import Exit, InputError
 from proctor.evidence.layout import RootPaths
 from proctor.ids import runtime_id_of
 from proctor.report.format_values import legible
@@ -314,23 +314,18 @@ def _confirm(question: str, output: Output) -> None:
 def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> int:
     """Compare a session with the evidence of its turns.
 
-    Derives every turn and entry again from the record. --rebuild makes session.db again from the
-    record if they differ, or if it is damaged; the old file is kept as session.db.old. Exits 0 if
-    they agree, 4 if evidence was deleted, 5 if an entry differs.
+    Derives every turn and entry again from the record, and checks what its context engines keep.
+    --rebuild makes session.db again from the record if they differ, or if it is damaged; the old file
+    is kept as session.db.old. It sets aside a damaged or newer state of an engine, in engines.old;
+    the next turn then gives the engine the whole history. Exits 0 if they agree, 4 if evidence was
+    deleted, 5 if an entry differs or the state of an engine cannot be used.
     """
-    from proctor.context.verify import rebuild_session, verify_session
+    from proctor.campaign.session_engine import check_engine
+    from proctor.context.verify import repair_session, verify_session
 
     output, paths = Output(is_json=as_json), RootPaths(evidence_root(root))
-    try:
-        found = verify_session(paths, id_)
-    except EvidenceError:
-        if not is_rebuilt:
-            raise
-        found = None
-    if is_rebuilt and (found is None or found.exit == Exit.EVIDENCE):
-        rebuild_session(paths, id_)
-        found = replace(verify_session(paths, id_), is_rebuilt=True)
-    assert found is not None, "verified, or made again and verified"
+    check = repair_session if is_rebuilt else verify_session
+    found = check(paths, id_, check_engine=check_engine)
     if as_json:
         output.json(found)
     else:
@@ -486,7 +481,8 @@ COMMANDS = {
                 "--rebuild",
                 dest="is_rebuilt",
                 action="store_true",
-                help="Make session.db again from the record if it differs or is damaged.",
+                help="Make session.db again from the record if it differs or is damaged, and set aside what an engine"
+                " cannot use.",
             ),
             ROOT,
             JSON,

@@ -230,7 +230,16 @@ def render_verification(found: SessionVerification) -> RenderableType:
     parts: list[RenderableType] = [render_findings(found.findings)] if found.findings else []
     if found.is_rebuilt:
         parts.append(Text("session.db was made again from the record; the old one is kept as session.db.old."))
+    parts += (
+        Text(
+            f"The state of the engine {legible(id_)} is kept in engines.old; the next turn gives it the whole history."
+        )
+        for id_ in found.set_aside
+    )
+    is_different = any(not each.code.startswith("engine.") for each in found.findings)
     match found.exit:
+        case Exit.EVIDENCE if not is_different:
+            parts.append(Text(f"The state of an engine of {legible(found.id)} cannot be used.", style="bold red"))
         case Exit.OK:
             parts.append(Text(f"{legible(found.id)} agrees with its record: {counts} compared.", style="green"))
         case Exit.UNVERIFIED:

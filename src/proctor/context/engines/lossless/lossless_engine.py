@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -32,10 +33,12 @@ from proctor.context.engines.lossless.select_tail import Selection, select
 from proctor.context.engines.lossless.shortening import Goal, Shortening, SummaryRequest
 from proctor.context.history import History
 from proctor.context.project import ContextProjection, ProjectionMode
-from proctor.errors import InputError
+from proctor.errors import InputError, MachineError
 from proctor.event.message import Message
 from proctor.ids import EntryId
 from proctor.runtime.base import Tool
+
+T = TypeVar("T")
 
 log = logging.getLogger("proctor.context.lossless")
 
@@ -71,7 +74,9 @@ def create(setup: EngineSetup) -> "LosslessEngine":
     Raises InputError for other options.
     """
     check_options(setup, known=("summary_tokens",))
-    return LosslessEngine(LosslessStore(setup.folder), summary_tokens=_summary_tokens(setup.options))
+    return LosslessEngine(
+        LosslessStore(setup.folder, session=setup.session), summary_tokens=_summary_tokens(setup.options)
+    )
 
 
 def _summary_tokens(options: Mapping[str, Any]) -> int:
@@ -89,7 +94,7 @@ class _Covered:
 
     messages: tuple[Message, ...]
     pasts: tuple[int, ...]
-    generation: int
+    generation: tuple[int, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +107,10 @@ class _ModelUse:
 
 
 class LosslessEngine:
-    """The context engine. Its history is always a beginning of the session's; what was said since is in the tail."""
+    """The context engine. Its history is always a beginning of the session's; what was said since is in the tail.
+
+    A damaged database is set aside, and made again from the history of the next call that has it.
+    """
 
     def __init__(self, store: LosslessStore, *, summary_tokens: int) -> None:
         self._store = store
@@ -125,15 +133,50 @@ class LosslessEngine:
 
         A long history is taken in by parts, so that a call that is cut off has not been for nothing.
         """
-        known, last = self._store.count(), self._store.last_entry()
-        if last is not None and history.position(last) != known - 1:
-            self._reconcile(history)
-        elif known < len(history):
-            new = (message for at in range(known, len(history), _BATCH) for message in history[at : at + _BATCH])
-            segments = split_history(new, find_result=history.result_of)
-            while not ctx.cancel.is_set and (some := tuple(islice(segments, _BATCH))):
-                self._store.append(some)
+        self._repairing(lambda: self._take_in(ctx, history))
+
+    def _take_in(self, ctx: EngineContext, history: History) -> None:
+        while not ctx.cancel.is_set:
+            known, last = self._store.count(), self._store.last_entry()
+            if last is not None and history.position(last) != known - 1:
+                self._reconcile(history)
+            elif known < len(history) and not self._append(ctx, history, known=known):
+                continue
+            self._store.is_incomplete = self._store.is_incomplete and ctx.cancel.is_set
+            break
         self._load_covered()
+
+    def _append(self, ctx: EngineContext, history: History, *, known: int) -> bool:
+        """Take in the entries after those that are known. Returns False if others were taken in meanwhile."""
+        new = (message for at in range(known, len(history), _BATCH) for message in history[at : at + _BATCH])
+        segments = split_history(new, find_result=history.result_of)
+        while not ctx.cancel.is_set and (some := tuple(islice(segments, _BATCH))):
+            if not self._store.append(some, after=known):
+                return False
+            known += sum(len(each.messages) for each in some)
+        return True
+
+    def _repairing(self, work: Callable[[], T]) -> T:
+        """Do the work, once more on a new database if the first is damaged, which is then set aside."""
+        try:
+            return work()
+        except MachineError as error:
+            if not self._store.set_aside(error):
+                raise
+            return work()
+
+    @asynccontextmanager
+    async def _setting_aside(self) -> AsyncIterator[None]:
+        """Set the database aside if it is damaged. The error is raised, because there is no history to repair it."""
+        try:
+            yield
+        except MachineError as error:
+            await anyio.to_thread.run_sync(self._store.set_aside, error)
+            raise
+
+    def find_damage(self) -> str | None:
+        """Return what is damaged in the database; None if nothing is. Raises MachineError if it cannot be read."""
+        return self._store.find_damage()
 
     def _reconcile(self, history: History) -> None:
         """Put what is known into the order of the history, with what was missing between it.
@@ -162,7 +205,7 @@ class LosslessEngine:
 
         Raises EngineError for a known key with other messages.
         """
-        return self._store.commit(turn.key, turn.messages, split=split_turn)
+        return self._repairing(lambda: self._store.commit(turn.key, turn.messages, split=split_turn))
 
     # ── what the model should know ──
 
@@ -172,7 +215,7 @@ class LosslessEngine:
         If maintenance has not run yet, or the budget has become smaller, the oldest of it may not fit. It is then left
         out, and logged.
         """
-        selected = self.select(ctx, history)
+        selected = self._repairing(lambda: self._select_whole(ctx, history))
         if selected.dropped:
             log.info("assemble left entries out", extra={"engineId": INFO.id, "dropped": selected.dropped})
         epoch = canonical.digest([message.id for message in selected.summaries])
@@ -181,6 +224,11 @@ class LosslessEngine:
             estimated_tokens=estimate_tokens(selected.size_bytes, ratio=ctx.ratio).tokens,
             projection=ContextProjection(mode=ProjectionMode.THREAD_BOOTSTRAP, epoch=epoch),
         )
+
+    def _select_whole(self, ctx: EngineContext, history: History) -> Selection:
+        if self._store.is_incomplete:
+            self._take_in(ctx, history)
+        return self.select(ctx, history)
 
     def select(self, ctx: EngineContext, history: History) -> Selection:
         """Return what fits into the budget."""
@@ -214,9 +262,10 @@ class LosslessEngine:
         """Compact if the context is larger than 0.9 of the budget; else do nothing."""
         if reason == "compaction":
             return
-        size = await anyio.to_thread.run_sync(self._size_bytes)
-        if size > most_bytes(int(ctx.budget.history * FULL_SHARE), ratio=ctx.ratio):
-            await self.compact(ctx, force=False, target="threshold", focus=None)
+        async with self._setting_aside():
+            size = await anyio.to_thread.run_sync(self._size_bytes)
+            if size > most_bytes(int(ctx.budget.history * FULL_SHARE), ratio=ctx.ratio):
+                await self._compact(ctx, force=False, target="threshold", focus=None)
 
     async def compact(
         self, ctx: EngineContext, *, force: bool, target: Literal["budget", "threshold"], focus: str | None
@@ -224,7 +273,12 @@ class LosslessEngine:
         """Cover the oldest turns by summaries until the context fills 0.75 of the budget (`threshold`) or all of it.
 
         With `force`, a context that is short enough is shortened to the half of it. The entries stay as they are.
+        Raises MachineError if the database is damaged, which is then set aside.
         """
+        async with self._setting_aside():
+            return await self._compact(ctx, force=force, target=target, focus=focus)
+
+    async def _compact(self, ctx: EngineContext, *, force: bool, target: str, focus: str | None) -> CompactResult:
         async with self._compaction:
             before = await anyio.to_thread.run_sync(self._size_bytes)
             goal = self._goal(ctx, force=force, target=target, focus=focus, size_bytes=before)
@@ -257,7 +311,7 @@ class LosslessEngine:
         begin = summaries[-1].past if summaries else 0
         return sum(each.size_bytes for each in summaries) + self._store.segment_bytes(first=begin)
 
-    def _shortening(self, goal: Goal) -> tuple[int, Shortening]:
+    def _shortening(self, goal: Goal) -> tuple[tuple[int, int], Shortening]:
         generation = self._store.generation
         summaries = self._store.summaries()
         uncovered = self._store.segments(first=summaries[-1].past if summaries else 0)
@@ -278,7 +332,7 @@ class LosslessEngine:
             answer = await _ask(request, ctx.complete, use, deadline_s=min(CALL_S, left_s))
             request = await anyio.to_thread.run_sync(_advance, steps, answer)
 
-    def _store_made(self, shortening: Shortening, generation: int) -> bool:
+    def _store_made(self, shortening: Shortening, generation: tuple[int, int]) -> bool:
         is_stored = self._store.add_summaries(shortening.made, generation=generation) if shortening.made else True
         self._load_covered()
         return is_stored

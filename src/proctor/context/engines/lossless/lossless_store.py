@@ -1,7 +1,7 @@
 """lossless.db: the entries of a session, compressed by segment, their index of words, and the summaries of them."""
 
 import hashlib
-import json
+import logging
 import os
 import sqlite3
 import threading
@@ -13,17 +13,20 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from proctor import decoding
 from proctor.context.engines.lossless.entry_text import searched_text, valid_text
+from proctor.context.engines.lossless.packed_messages import encode_messages, pack, pack_ids, unpack, unpack_ids
 from proctor.context.engines.lossless.segments import Segment
+from proctor.context.engines.lossless.stored_damage import find_damage
 from proctor.context.engines.lossless.stored_summary import StoredSegment, Summary
 from proctor.context.word_query import fts_query
 from proctor.errors import EngineError, MachineError, disk_error
 from proctor.event.message import Message
 from proctor.evidence.database import REFUSALS, Database
-from proctor.ids import EntryId
+from proctor.ids import EntryId, SessionKey
 
 FILE_NAME: Final = "lossless.db"
+DAMAGED_NAME: Final = "lossless.db.damaged"
+"""A damaged file that was set aside. The next one replaces it."""
 
 DATABASE: Final = Database(
     application=0x5052434C,  # "PRCL"
@@ -44,9 +47,12 @@ create table receipt (key text primary key, payload blob not null) strict, witho
 create table summary (n integer primary key, id text not null unique, level integer not null, first integer not null,
                       past integer not null, text text not null, at_ms integer not null, is_tainted integer not null,
                       is_by_model integer not null, sources blob, parent text) strict;
-create index summary_parent on summary (parent, first)
+create index summary_parent on summary (parent, first);
+create table change (one integer primary key check (one = 1), generation integer not null) strict;
+insert into change (one, generation) values (1, 0)
 """,
     code="engine.damaged",
+    newer_code="engine.newer",
     # A turn whose commit was acknowledged must survive a power cut.
     synchronous="full",
     # A segment is some kilobytes.
@@ -61,11 +67,11 @@ _DICTIONARY_BYTES: Final = 32 * 1024
 _MOST_SAMPLES: Final = 64
 _MOST_SPANS: Final = 8
 _NUMBER_BITS: Final = 20
+_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+_CHANGE: Final = "update change set generation = generation + 1"
 _MOST_FRAME: Final = (1 << 42) - 1
 
-_encode = msgspec.json.Encoder().encode
-_messages = decoding.json_decoder(tuple[Message, ...])
-_ids = decoding.json_decoder(tuple[EntryId, ...])
+log = logging.getLogger("proctor.context.lossless")
 
 
 class LosslessStore:
@@ -74,10 +80,12 @@ class LosslessStore:
     Every method raises MachineError if the file cannot be used, with the code `engine.damaged` if it is damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.generation = 0
-        """Counts the changes of what was known: forgetting, and summaries."""
+    def __init__(self, folder: Path, *, session: SessionKey) -> None:
+        self.is_incomplete = False
+        """Whether a damaged file was set aside, and the history was not taken in again since."""
         self._path = folder / FILE_NAME
+        self._session = session
+        self._files = 0
         self._opened: tuple[ExitStack, sqlite3.Connection] | None = None
         self._is_closed = False
         self._lock = threading.RLock()
@@ -95,12 +103,75 @@ class LosslessStore:
         """Delete the file. The next use creates another one."""
         with self._lock:
             self._close_file()
-            self.generation += 1
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                try:
-                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-                except OSError as error:
-                    raise disk_error(error, path=self._path) from error
+            self._files += 1
+            self.is_incomplete = False
+            for name in (FILE_NAME, DAMAGED_NAME):
+                _remove_files(self._path.with_name(name))
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """Which file it is, and how often what was known changed in it: by summaries, and by another order."""
+        with self._reading() as connection:
+            [generation] = connection.execute("select generation from change").fetchone()
+            return self._files, generation
+
+    # ── damage ──
+
+    def find_damage(self) -> str | None:
+        """Return what is damaged. None if there is no file, or nothing is.
+
+        Reads all of it, and changes nothing. Raises MachineError if it cannot be read for another reason.
+        """
+        if not os.path.lexists(self._path):
+            return None
+        if not self._path.is_file():
+            return "it is not a file"
+        try:
+            with DATABASE.read(self._path) as connection:
+                connection.execute("begin")
+                return find_damage(connection, schema=DATABASE.schema)
+        except MachineError as error:
+            if error.code != DATABASE.code:
+                raise self._advise(error) from error.__cause__
+            return error.what
+
+    def set_aside(self, error: MachineError) -> bool:
+        """Rename the file if this error of a call was because of damage. The next use creates another one.
+
+        Returns False if the file is sound, is of a newer version, or cannot be checked.
+        """
+        if error.code != DATABASE.code:
+            return False
+        with self._lock:
+            self._close_file()
+            try:
+                damage = _certain_damage(error) or self.find_damage()
+            except MachineError:
+                return False
+            if damage is None:
+                return False
+            self._rename()
+            self._files += 1
+            self.is_incomplete = True
+        log.warning(
+            "%s was damaged, and is set aside as %s: %s",
+            FILE_NAME,
+            DAMAGED_NAME,
+            damage,
+            extra={"engineId": "lossless", "reason": damage},
+        )
+        return True
+
+    def _rename(self) -> None:
+        aside = self._path.with_name(DAMAGED_NAME)
+        _remove_files(aside)
+        try:
+            for suffix in _SUFFIXES:
+                file = _beside(self._path, suffix)
+                if os.path.lexists(file):
+                    file.rename(_beside(aside, suffix))
+        except OSError as error:
+            raise disk_error(error, path=aside) from error
 
     def _close_file(self) -> None:
         if self._opened is not None:
@@ -120,7 +191,7 @@ class LosslessStore:
         """Return the id of the last entry."""
         with self._reading() as connection:
             row = connection.execute(f"{_MESSAGES} order by position desc limit 1").fetchone()
-            return None if row is None else _unpack(*row)[-1].id
+            return None if row is None else unpack(*row)[-1].id
 
     def segments(self, *, first: int = 0, past: int | None = None) -> tuple[StoredSegment, ...]:
         """Return the segments that begin in this range of positions, oldest first."""
@@ -153,7 +224,7 @@ class LosslessStore:
             )
             found: list[Message] = []
             for position, *packed in rows:
-                found += _unpack(*packed)[max(0, first - position) : past - position]
+                found += unpack(*packed)[max(0, first - position) : past - position]
                 if len(found) >= most:
                     break
             return tuple(found[:most])
@@ -168,10 +239,13 @@ class LosslessStore:
         with self._reading() as connection:
             return tuple(each for each in messages if _find(connection, each.id) is None)
 
-    def append(self, segments: Iterable[Segment]) -> None:
-        """Add entries after all others."""
+    def append(self, segments: Iterable[Segment], *, after: int | None = None) -> bool:
+        """Add entries after all others. Returns False if `after` is given and another number of entries is known."""
         with self._writing() as connection:
+            if after is not None and after != _count(connection):
+                return False
             _append(connection, segments)
+            return True
 
     def commit(
         self, key: EntryId, messages: Sequence[Message], *, split: Callable[[Sequence[Message]], Iterator[Segment]]
@@ -180,7 +254,7 @@ class LosslessStore:
 
         Raises EngineError if the key was committed with other messages.
         """
-        payload = hashlib.sha256(_encode_messages(messages)).digest()
+        payload = hashlib.sha256(encode_messages(messages)).digest()
         with self._writing() as connection:
             row = connection.execute("select payload from receipt where key = ?", (key,)).fetchone()
             if row is not None and row[0] != payload:
@@ -198,7 +272,7 @@ class LosslessStore:
             connection.executemany("update segment set position = ? where n = ?", ((at, n) for n, at in positions))
             connection.execute("delete from summary where past > ?", (unchanged,))
             connection.execute("update summary set parent = null where parent not in (select id from summary)")
-            self.generation += 1
+            connection.execute(_CHANGE)
 
     # ── summaries ──
 
@@ -214,7 +288,7 @@ class LosslessStore:
             rows = connection.execute(
                 "select sources from summary where level = 1 and first >= ? and past <= ? order by first", (first, past)
             )
-            return tuple(id_ for (row,) in rows for id_ in _ids(zlib.decompress(row)))
+            return tuple(id_ for (row,) in rows for id_ in unpack_ids(row))
 
     def summary(self, id_: str) -> tuple[Summary, tuple[Summary, ...]] | None:
         """Return a summary and those that it covers. None if there is no such summary."""
@@ -225,14 +299,14 @@ class LosslessStore:
             children = connection.execute(f"{_SUMMARY} where parent = ? order by first", (id_,))
             return _summary(row), tuple(map(_summary, children))
 
-    def add_summaries(self, summaries: Sequence[Summary], *, generation: int) -> bool:
+    def add_summaries(self, summaries: Sequence[Summary], *, generation: tuple[int, int]) -> bool:
         """Add summaries, those that others cover first. Returns False if what they were made from is not known now."""
         with self._writing() as connection:
             if generation != self.generation:
                 return False
             for each in summaries:
                 row = (each.id, each.level, each.first, each.past, each.text, each.at_ms, each.is_tainted)
-                sources = zlib.compress(_encode(each.sources)) if each.level == 1 else None
+                sources = pack_ids(each.sources) if each.level == 1 else None
                 connection.execute(
                     "insert into summary (id, level, first, past, text, at_ms, is_tainted, is_by_model, sources)"
                     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -241,7 +315,7 @@ class LosslessStore:
                 connection.executemany(
                     "update summary set parent = ? where id = ?", ((each.id, child) for child in each.children)
                 )
-            self.generation += 1
+            connection.execute(_CHANGE)
             return True
 
     # ── search ──
@@ -294,10 +368,40 @@ class LosslessStore:
     def _refusing(self) -> Iterator[None]:
         try:
             yield
+        except MachineError as error:
+            raise self._advise(error) from error.__cause__
         except REFUSALS as error:
-            raise DATABASE.refusal(error, self._path) from error
+            raise self._advise(DATABASE.refusal(error, self._path)) from error
         except (msgspec.DecodeError, zlib.error, ValueError, TypeError) as error:
-            raise MachineError(DATABASE.code, f"a row cannot be read: {error}", file=str(self._path)) from error
+            what = f"a row cannot be read: {error}"
+            raise self._advise(MachineError(DATABASE.code, what, file=str(self._path))) from error
+
+    def _advise(self, error: MachineError) -> MachineError:
+        """Return the error with the command that helps, if there is one."""
+        if error.code not in (DATABASE.code, DATABASE.newer_code) or error.suggestion is not None:
+            return error
+        command = f"proctor session verify {self._session} --rebuild"
+        what = f"{error.what}; `{command}` sets it aside, and the next turn makes it again"
+        return MachineError(error.code, what, file=error.file, suggestion=f"Run `{command}`.")
+
+
+def _certain_damage(error: MachineError) -> str | None:
+    """Return what SQLite says is damaged. None if the error may have another cause, such as a wrong statement."""
+    name = getattr(error.__cause__, "sqlite_errorname", "")
+    return str(error.__cause__) if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else None
+
+
+def _remove_files(path: Path) -> None:
+    for suffix in _SUFFIXES:
+        try:
+            _beside(path, suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(error, path=path) from error
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """Return one of the files that SQLite keeps for a database."""
+    return path.with_name(path.name + suffix)
 
 
 def _count(connection: sqlite3.Connection) -> int:
@@ -311,7 +415,7 @@ def _append(connection: sqlite3.Connection, segments: Iterable[Segment]) -> None
     for each in segments:
         dictionary = dictionary or _make_dictionary(connection)
         number, data = dictionary or (0, None)
-        packed = _pack(_encode_messages(each.messages), data)
+        packed = pack(encode_messages(each.messages), data)
         row = (position, len(each.messages), each.size_bytes, each.is_start, number, packed)
         n = connection.execute(
             "insert into segment (position, entries, bytes, is_start, dictionary, messages) values (?, ?, ?, ?, ?, ?)",
@@ -373,7 +477,7 @@ def _read(connection: sqlite3.Connection, segment: int) -> tuple[Message, ...]:
     row = connection.execute(f"{_MESSAGES} where segment.n = ?", (segment,)).fetchone()
     if row is None:
         raise EngineError("engine.failed", "the entries were forgotten meanwhile")
-    return _unpack(*row)
+    return unpack(*row)
 
 
 def _dictionary(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
@@ -390,36 +494,9 @@ def _make_dictionary(connection: sqlite3.Connection) -> tuple[int, bytes] | None
     if (size or 0) < _DICTIONARY_BYTES:
         return None
     rows = connection.execute("select n from segment order by n desc limit ?", (_MOST_SAMPLES,)).fetchall()
-    data = b"".join(_encode_messages(_read(connection, n)) for (n,) in reversed(rows))[-_DICTIONARY_BYTES:]
+    data = b"".join(encode_messages(_read(connection, n)) for (n,) in reversed(rows))[-_DICTIONARY_BYTES:]
     connection.execute("insert into dictionary (n, data) values (1, ?)", (data,))
     return 1, data
-
-
-def _pack(data: bytes, dictionary: bytes | None) -> bytes:
-    packing = zlib.compressobj(zdict=dictionary) if dictionary else zlib.compressobj()
-    return packing.compress(data) + packing.flush()
-
-
-def _unpack(packed: bytes, dictionary: bytes | None) -> tuple[Message, ...]:
-    unpacking = zlib.decompressobj(zdict=dictionary) if dictionary else zlib.decompressobj()
-    text = unpacking.decompress(packed) + unpacking.flush()
-    if not unpacking.eof:
-        raise zlib.error("the entries are cut off")
-    try:
-        return _messages(text)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        # Lone surrogates, which msgspec does not read.
-        messages: tuple[Message, ...] = decoding.convert(json.loads(text), tuple[Message, ...])
-        return messages
-
-
-def _encode_messages(messages: Sequence[Message]) -> bytes:
-    try:
-        return _encode(messages)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(messages)).encode()
 
 
 def _segment(row: Any) -> StoredSegment:

@@ -1,7 +1,6 @@
 """The tools with which an agent finds what was said: `context_search` and `context_expand`."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
@@ -11,6 +10,7 @@ from proctor.context.engines.lossless.entry_text import one_line, role_of, searc
 from proctor.context.engines.lossless.lossless_store import LosslessStore
 from proctor.context.engines.lossless.stored_summary import Summary
 from proctor.context.word_query import query_words
+from proctor.errors import MachineError
 from proctor.event.message import Message
 from proctor.ids import EntryId
 from proctor.runtime.base import Tool
@@ -47,23 +47,32 @@ def recall_tools(store: LosslessStore) -> tuple[Tool, ...]:
             description="Search everything that was said and done in this session before, in all agents. Returns"
             " excerpts with ids, the newest first; `context_expand` returns the whole message.",
             schema=_SEARCH_SCHEMA,
-            call=_in_thread(partial(_search, store)),
+            call=_in_thread(store, _search),
         ),
         Tool(
             name="context_expand",
             description="Return what a summary was made from, or the whole text of a message, by its id.",
             schema=_EXPAND_SCHEMA,
-            call=_in_thread(partial(_expand, store)),
+            call=_in_thread(store, _expand),
         ),
     )
 
 
-def _in_thread(function: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Any], Any]:
+def _in_thread(
+    store: LosslessStore, function: Callable[[LosslessStore, dict[str, Any]], dict[str, Any]]
+) -> Callable[[Any], Any]:
+    def answer(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return function(store, arguments)
+        except MachineError as error:
+            # Without the history nothing can be answered now. The next turn makes the database again.
+            store.set_aside(error)
+            raise
+
     async def call(arguments: Any) -> str:
         if not isinstance(arguments, dict):
             raise ValueError("the arguments are not an object")
-        answer = await anyio.to_thread.run_sync(function, arguments)
-        return canonical.encode(answer).decode()
+        return canonical.encode(await anyio.to_thread.run_sync(answer, arguments)).decode()
 
     return call
 

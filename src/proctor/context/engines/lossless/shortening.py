@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from proctor import canonical
 from proctor.context.engines.lossless.extract import summarize_texts, summarize_turns
 from proctor.context.engines.lossless.model_summary import request_for_texts, request_for_turns
-from proctor.context.engines.lossless.stored_summary import StoredSegment, Summary
+from proctor.context.engines.lossless.stored_summary import StoredSegment, Summary, summary_id
 from proctor.event.message import Message
 from proctor.ids import EntryId
 
@@ -195,8 +194,7 @@ def _summary(
     children: tuple[EntryId, ...] = (),
 ) -> Summary:
     """Return a summary with an id made from what it covers and says, which is in its text, for the agent to use."""
-    digest = canonical.digest_bytes("\n".join((str(level), *sources, *children, body)).encode("utf-8", "surrogatepass"))
-    id_ = EntryId(f"summary-{digest.removeprefix('sha256:')[:16]}")
+    id_ = summary_id(body, level=level, covered=(*sources, *children))
     return Summary(
         id=id_,
         level=level,

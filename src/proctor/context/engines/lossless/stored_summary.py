@@ -1,7 +1,9 @@
 """What the engine knows of its summaries and segments without their entries."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proctor import canonical
 from proctor.context.budget import message_bytes
 from proctor.event.message import Message, SummaryPart
 from proctor.ids import EntryId
@@ -50,3 +52,9 @@ class Summary:
         """Return it as the model is given it, with all the entries that it covers."""
         part = SummaryPart(text=self.text, sources=sources)
         return Message(id=self.id, at_ms=self.at_ms, part=part, is_tainted=self.is_tainted)
+
+
+def summary_id(body: str, *, level: int, covered: Iterable[EntryId]) -> EntryId:
+    """Return the id of a summary, which is made from what it says and the entries or summaries that it covers."""
+    digest = canonical.digest_bytes("\n".join((str(level), *covered, body)).encode("utf-8", "surrogatepass"))
+    return EntryId(f"summary-{digest.removeprefix('sha256:')[:16]}")
