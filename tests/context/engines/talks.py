@@ -1,5 +1,6 @@
 """A session for tests of engines: turns that an engine takes in, and what it assembles, which is always checked."""
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -145,6 +146,20 @@ def shown_entries(found: AssembleResult) -> list[EntryId]:
     for message in found.messages:
         shown += message.part.sources if isinstance(message.part, SummaryPart) else (message.id,)
     return shown
+
+
+def various(number: int) -> list[Message]:
+    """A turn with several tools, whose inputs have many keys."""
+    chosen = random.Random(number)
+    at = number * 100
+    messages = [user(at, f"task {number} " + "word " * chosen.randrange(60))]
+    for step in range(chosen.randrange(12)):
+        name = chosen.choice(["shell", "read", "write", "web", "context_search"])
+        keys = chosen.sample(["path", "command", "lines", "mode", "limit", "query"], 4)
+        messages.append(call(at + 1 + 2 * step, dict.fromkeys(keys, name * 9), name=name))
+        output = "line\n" * chosen.randrange(40)
+        messages.append(result(at + 2 + 2 * step, at + 1 + 2 * step, output, name=name))
+    return [*messages, agent(at + 99, f"result {number}")]
 
 
 @st.composite

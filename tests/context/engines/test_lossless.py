@@ -21,7 +21,16 @@ from proctor.context.history import ListedHistory
 from proctor.errors import EngineError, InputError, MachineError
 from proctor.event.message import Message
 from proctor.ids import EntryId, SessionKey
-from tests.context.engines.talks import Talk, context, replace_taint, shown_entries, sources_of, summaries, turn
+from tests.context.engines.talks import (
+    Talk,
+    context,
+    replace_taint,
+    shown_entries,
+    sources_of,
+    summaries,
+    turn,
+    various,
+)
 from tests.context.histories import agent, call, result, user
 
 pytestmark = pytest.mark.requirement("context.engines")
@@ -180,6 +189,19 @@ def test_commit_turn_takes_in_entries_once_that_bootstrap_knew(talk: Talk) -> No
     talk.say_many(30, first=2)
     talk.compact(context(2000))
     assert shown_entries(talk.assemble(context(2000))) == [each.id for each in talk.entries]
+
+
+def test_a_turn_that_was_never_committed_is_taken_in_with_the_next_one(talk: Talk) -> None:
+    talk.say_many(2)
+    talk.mirror(turn(5, "the engine refused to take this turn in"))
+    talk.say_many(30, first=6)
+    ctx = context(2000)
+    talk.assemble(ctx)
+    talk.maintain(ctx)
+    found = talk.assemble(ctx)
+    assert shown_entries(found) == [each.id for each in talk.entries]
+    assert summaries(found)
+    assert json.loads(talk.call("context_search", query="refused"))["results"]
 
 
 # ── compaction ──
@@ -685,6 +707,129 @@ def test_a_kill_leaves_every_acknowledged_turn_and_a_sound_file(tmp_path: Path, 
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         connection.execute("insert into words (words) values ('integrity-check')")
     connection.close()
+
+
+KILLED = """
+import os, pathlib, shutil, signal, sqlite3, sys
+from tests.context.engines.talks import Talk, context, various
+
+begun, work, most = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
+connect = sqlite3.connect
+
+
+def run(folder, kill_at):
+    seen = 0
+
+    def count(statement):
+        nonlocal seen
+        seen += statement.startswith(("begin", "insert", "update", "delete", "commit"))
+        if seen == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def traced(*args, **options):
+        connection = connect(*args, **options)
+        connection.set_trace_callback(count)
+        return connection
+
+    sqlite3.connect = traced
+    talk = Talk(folder)
+    for number in (12, 13):
+        assert talk.commit(various(number)) == "committed"
+        (folder / "acknowledged").write_text(str(number))
+        talk.compact(context(800), force=number == 13)
+    talk.engine.close()
+    (folder / "acknowledged").write_text("all")
+
+
+for kill_at in range(1, most):
+    shutil.copytree(begun, work / str(kill_at))
+    child = os.fork()
+    if child == 0:
+        try:
+            run(work / str(kill_at), kill_at)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    if (work / str(kill_at) / "acknowledged").read_text() == "all":
+        break
+"""
+
+
+@pytest.mark.long
+@pytest.mark.proctor_process
+def test_a_kill_before_any_change_of_a_commit_or_a_compaction_loses_nothing(tmp_path: Path) -> None:
+    begun, work = tmp_path / "begun", tmp_path / "work"
+    for folder in (begun, work):
+        folder.mkdir()
+    (begun / "acknowledged").write_text("11")
+    first = Talk(begun)
+    for number in range(12):
+        first.say(various(number))
+    first.engine.close()
+    subprocess.run([sys.executable, "-c", KILLED, str(begun), str(work), "500"], cwd=ROOT, check=True, timeout=120)
+    ends = sorted(work.iterdir(), key=lambda folder: int(folder.name))
+    acknowledged = [(folder / "acknowledged").read_text() for folder in ends]
+    # Every statement that changes something was the last one of a process.
+    assert (acknowledged[0], acknowledged[-1], set(acknowledged)) == ("11", "all", {"11", "12", "13", "all"})
+    compacted = 0
+    for folder, last in zip(ends, acknowledged, strict=True):
+        (folder / "acknowledged").unlink()
+        talk = Talk(folder)
+        assert talk.engine.find_damage() is None
+        known = 13 if last == "all" else int(last)
+        for number in range(14):
+            talk.mirror(various(number))
+            assert talk.commit(various(number)) == "duplicate" or number > known
+        talk.engine.bootstrap(context(), talk.history)
+        found = talk.assemble(context(10**6))
+        assert shown_entries(found) == [each.id for each in talk.entries]
+        compacted += bool(summaries(found))
+        assert not (folder / "lossless.db.damaged").exists()
+        talk.engine.close()
+    assert 0 < compacted < len(ends)
+
+
+TWO = """
+import pathlib, sys
+from tests.context.engines.talks import Talk, context, various
+talk = Talk(pathlib.Path(sys.argv[1]))
+sys.stdin.readline()
+for number in range(int(sys.argv[2]), 60, 2):
+    assert talk.commit(various(number)) == "committed"
+    talk.maintain(context(2000))
+talk.engine.close()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.proctor_process
+def test_two_processes_on_one_folder_lose_nothing_and_keep_each_turn_once(tmp_path: Path) -> None:
+    """The lock of the session forbids this; if it ever fails, nothing may be lost."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", TWO, str(tmp_path), first], cwd=ROOT, stdin=subprocess.PIPE, text=True)
+        for first in ("0", "1")
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    talk = Talk(tmp_path)
+    assert talk.engine.find_damage() is None
+    for number in range(60):
+        talk.mirror(various(number))
+        assert talk.commit(various(number)) == "duplicate"
+    talk.engine.bootstrap(context(), talk.history)
+    talk.maintain(context(2000), "bootstrap")
+    found = talk.assemble(context(2000))
+    assert shown_entries(found) == [each.id for each in talk.entries]
+    assert summaries(found)
+    assert talk.engine.select(context(2000), talk.history).dropped == 0
+    assert talk.engine.find_damage() is None
+    assert not (tmp_path / "lossless.db.damaged").exists()
+    talk.engine.close()
 
 
 def test_the_engine_can_be_called_from_any_thread(talk: Talk) -> None:

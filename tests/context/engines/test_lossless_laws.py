@@ -1,38 +1,51 @@
 """Laws of the engine `lossless` over all sessions: nothing is lost, everything fits, compaction ends."""
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.context.engine import CompactStatus
+from proctor.context.engine import CompactStatus, EngineContext
+from proctor.context.engines.lossless.entry_text import valid_text, whole_text
 from proctor.context.engines.lossless.segments import split_history, split_turn
 from proctor.context.history import ListedHistory
 from proctor.event.message import CallPart, Message, ResultPart
+from proctor.ids import EntryId
 from tests.context.engines.talks import Talk, context, shown_entries, sources_of, summaries, turns
 
 pytestmark = pytest.mark.requirement("context.engines")
 
+TOKENS = st.sampled_from([0, 20, 100, 400, 5000])
 STEPS = st.lists(
-    st.sampled_from(["say", "say", "say", "mirror", "maintain", "compact", "reopen", "again"]), max_size=30
+    st.tuples(
+        st.sampled_from(["say", "say", "say", "mirror", "maintain", "compact", "reopen", "again", "damage"]),
+        TOKENS,
+        st.sampled_from([False, False, True]),
+    ),
+    max_size=30,
 )
+EVERYTHING = context(10**6)
 
 
 @pytest.mark.long
 @settings(max_examples=40)
-@given(said=turns(), steps=STEPS, tokens=st.sampled_from([0, 20, 100, 400, 5000]))
+@given(said=turns(), steps=STEPS, summary_tokens=st.sampled_from([50, 800]))
 def test_everything_that_was_said_is_shown_or_covered_or_counted(
-    said: list[list[Message]], steps: list[str], tokens: int
+    said: list[list[Message]], steps: list[tuple[str, int, bool]], summary_tokens: int
 ) -> None:
-    ctx = context(tokens)
     with tempfile.TemporaryDirectory() as folder:
-        talk, left, last = Talk(Path(folder)), iter(said), said[0]
-        for step in steps:
+        talk, left, last = Talk(Path(folder), summary_tokens=summary_tokens), iter(said), said[0]
+        before = talk.assemble(EVERYTHING)
+        for step, tokens, is_by_model in steps:
+            ctx = context(tokens, complete=_answer if is_by_model else None)
             match step:
                 case "say" | "mirror":
                     following = next(left, None)
@@ -42,20 +55,91 @@ def test_everything_that_was_said_is_shown_or_covered_or_counted(
                 case "maintain":
                     talk.maintain(ctx)
                 case "compact":
-                    talk.compact(ctx, force=True)
+                    assert_compacts(talk, ctx)
                 case "again" if last[0] in talk.entries:
                     talk.commit(last)
                 case "reopen":
+                    talk.reopen()
+                case "damage":
+                    talk.engine.close()
+                    (Path(folder) / "lossless.db").write_bytes(b"damaged")
                     talk.reopen()
                 case _:
                     pass
             # Checks the result, and counts the entries.
             talk.assemble(ctx)
+            shown = talk.assemble(EVERYTHING)
+            assert (shown.projection.epoch == before.projection.epoch) == (summaries(shown) == summaries(before))
+            if step in ("say", "mirror", "again"):
+                assert shown.projection.epoch == before.projection.epoch
+            before = shown
         talk.reopen()
-        talk.maintain(ctx, "bootstrap")
-        talk.assemble(ctx)
-        assert talk.engine.select(context(10**6), talk.history).dropped == 0
+        talk.maintain(context(100), "bootstrap")
+        talk.assemble(context(100))
+        assert talk.engine.select(EVERYTHING, talk.history).dropped == 0
+        assert_expandable(talk)
+        assert talk.engine.find_damage() is None
         talk.engine.close()
+
+
+async def _answer(request: str) -> str:
+    return f"A request of {len(request)} characters."
+
+
+def assert_compacts(talk: Talk, ctx: EngineContext) -> None:
+    """Compact. Either tokens are saved, or nothing changes and the status says so."""
+    before = summaries(talk.assemble(EVERYTHING))
+    done = talk.compact(ctx, force=True)
+    assert done.tokens_before is not None
+    assert done.tokens_after is not None
+    if done.status is CompactStatus.COMPACTED:
+        assert done.tokens_after < done.tokens_before
+        assert summaries(talk.assemble(EVERYTHING)) != before
+    else:
+        assert done.status in (CompactStatus.NO_PROGRESS, CompactStatus.NOT_NEEDED)
+        assert done.tokens_after == done.tokens_before
+        assert summaries(talk.assemble(EVERYTHING)) == before
+
+
+def assert_expandable(talk: Talk) -> None:
+    """Follow `context_expand` from each summary to its entries: each once, in order, with its text and taint."""
+    entries = {message.id: message for message in talk.entries}
+    results = {message.part.call: message.id for message in talk.entries if isinstance(message.part, ResultPart)}
+    for summary in summaries(talk.assemble(EVERYTHING)):
+        assert tuple(expanded(talk, summary.id, entries, results)) == sources_of(summary)
+
+
+def as_read(text: str) -> str:
+    """Return the text as JSON gives it back: two surrogates that follow each other become one character."""
+    read: str = json.loads(json.dumps(text))
+    return read
+
+
+def expanded(
+    talk: Talk, id_: EntryId, entries: Mapping[EntryId, Message], results: Mapping[EntryId, EntryId]
+) -> Iterator[EntryId]:
+    """Yield the entries that a summary covers, as the agent finds them. Checks each level."""
+    covered: list[dict[str, Any]] = []
+    following: str | None = id_
+    while following is not None:
+        answer = json.loads(talk.call("context_expand", id=following))
+        covered += answer["covers"]
+        following = answer.get("next")
+    if "text" in covered[0]:
+        for each in covered:
+            below = list(expanded(talk, EntryId(each["id"]), entries, results))
+            assert each["entries"] == len(below)
+            assert each.get("isTainted", False) == any(entries[id_].is_tainted for id_ in below)
+            yield from below
+        return
+    own = {each["id"] for each in covered}
+    for each in covered:
+        entry = entries[each["id"]]
+        assert each.get("isTainted", False) == entry.is_tainted
+        # A call and its result are in one leaf.
+        assert results.get(entry.id, entry.id) in own
+        assert json.loads(talk.call("context_expand", id=entry.id))["text"] == valid_text(as_read(whole_text(entry)))
+        yield entry.id
 
 
 @pytest.mark.long
@@ -114,11 +198,14 @@ def test_equal_sessions_have_equal_summaries_in_every_process(tmp_path: Path) ->
     code = (
         "import sys, pathlib\n"
         "from tests.context.engines.talks import Talk, context\n"
+        "from tests.context.engines.talks import various\n"
         "talk = Talk(pathlib.Path(sys.argv[1]))\n"
-        "talk.say_many(40)\n"
+        "for number in range(60): talk.say(various(number))\n"
         "talk.compact(context(2000), focus='task 7 and result 3 word')\n"
         "found = talk.assemble(context(2000))\n"
         "print(found.projection.epoch, found.messages)\n"
+        "print(talk.call('context_search', query='task word', limit=50))\n"
+        "print([talk.call('context_expand', id=each.id) for each in found.messages])\n"
     )
     printed = []
     for seed in ("1", "2"):

@@ -138,7 +138,7 @@ class LosslessEngine:
     def _take_in(self, ctx: EngineContext, history: History) -> None:
         while not ctx.cancel.is_set:
             known, last = self._store.count(), self._store.last_entry()
-            if last is not None and history.position(last) != known - 1:
+            if last is not None and (history.position(last) != known - 1 or self._has_other_summaries(history)):
                 self._reconcile(history)
             elif known < len(history) and not self._append(ctx, history, known=known):
                 continue
@@ -226,9 +226,19 @@ class LosslessEngine:
         )
 
     def _select_whole(self, ctx: EngineContext, history: History) -> Selection:
-        if self._store.is_incomplete:
+        if self._store.is_incomplete or self._has_other_order(history):
             self._take_in(ctx, history)
         return self.select(ctx, history)
+
+    def _has_other_order(self, history: History) -> bool:
+        """Return whether what is known is no beginning of the history, such as after a turn that was blocked."""
+        last = self._store.last_entry()
+        at = None if last is None else history.position(last)
+        return at is not None and (at != self._store.count() - 1 or self._has_other_summaries(history))
+
+    def _has_other_summaries(self, history: History) -> bool:
+        covered = self._load_covered()
+        return _valid_count(covered, history) < len(covered.messages)
 
     def select(self, ctx: EngineContext, history: History) -> Selection:
         """Return what fits into the budget."""
@@ -287,6 +297,8 @@ class LosslessEngine:
             generation, shortening = await anyio.to_thread.run_sync(self._shortening, goal)
             use = _ModelUse()
             await self._run(shortening, ctx, use)
+            if not _saves_tokens(shortening, before, ctx.ratio):
+                shortening.made.clear()
             is_stored = await anyio.to_thread.run_sync(self._store_made, shortening, generation)
         return _compacted(shortening, before, ctx, use, is_stored=is_stored)
 
@@ -393,10 +405,15 @@ def _compacted(
     if ctx.cancel.is_set:
         reason = "the call was cancelled"
         return _result(CompactStatus.ABORTED, before, after, ctx.ratio, reason=reason, details=details)
-    if after >= before:
+    if not _saves_tokens(shortening, before, ctx.ratio):
         reason = "there is nothing before the newest turn that a summary would shorten"
         return _result(CompactStatus.NO_PROGRESS, before, before, ctx.ratio, reason=reason, details=details)
     return _result(CompactStatus.COMPACTED, before, after, ctx.ratio, details=details)
+
+
+def _saves_tokens(shortening: Shortening, before: int, ratio: TokenRatio) -> bool:
+    """Return whether the context has become shorter than so many bytes, by at least one token."""
+    return estimate_tokens(shortening.size_bytes, ratio=ratio).tokens < estimate_tokens(before, ratio=ratio).tokens
 
 
 def _result(

@@ -151,7 +151,8 @@ def _expanded_summary(
     """Return what a summary covers, a part at a time: summaries, or entries with a line each."""
     if children:
         listed = [
-            {"id": each.id, "entries": each.past - each.first, "text": valid_text(each.text)} for each in children
+            {"id": each.id, "entries": each.past - each.first, "text": valid_text(each.text), **_taint(each)}
+            for each in children
         ]
         return {"id": summary.id, "covers": listed[start:]}
     entries = store.entries(first=summary.first + start, past=summary.past, most=_MOST_LISTED)
@@ -170,5 +171,9 @@ def _expanded_entry(messages: Sequence[Message], id_: EntryId, *, start: int) ->
 
 
 def _described(message: Message) -> dict[str, Any]:
-    tainted = {"isTainted": True} if message.is_tainted else {}
-    return {"id": valid_text(message.id), "role": valid_text(role_of(message)), "atMs": message.at_ms, **tainted}
+    place = {"id": valid_text(message.id), "role": valid_text(role_of(message)), "atMs": message.at_ms}
+    return {**place, **_taint(message)}
+
+
+def _taint(of: Message | Summary) -> dict[str, Any]:
+    return {"isTainted": True} if of.is_tainted else {}
