@@ -1,5 +1,6 @@
 """What runtimes are given in the form that they take: items, a file, text, references or nothing; hostile texts."""
 
+import resource
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,6 +74,44 @@ def test_process_is_given_all_that_was_said_as_text_in_every_prompt(lab: Session
         ("text", 4, None, "committed"),
         ("text", 6, None, "committed"),
     ]
+    lab.assert_verified("x")
+
+
+@pytest.mark.requirement("context.projection.native")
+@pytest.mark.requirement("runtime.process")
+@pytest.mark.parametrize("word", ["{prompt}", "<{prompt}>{prompt}"])
+def test_process_whose_prompt_is_an_argument_is_given_the_newest_that_fits_into_one(word: str, lab: SessionLab) -> None:
+    show = "import sys; open('prompts', 'w').write(sys.argv[1]); print('Said.')"
+    options = {"command": ["python3", "-c", show, word], "prompt": "argument"}
+    most = 32 * resource.getpagesize() - 1
+    size = most // (3 * word.count("{prompt}"))
+
+    async def say(prompt: str) -> tuple[proctor.Ending, str]:
+        async with lab.open("process", "x", {"say": "Never."}, options=options) as session:
+            ending = await session.say(prompt)
+            return ending, (session.workspace / "prompts").read_text()
+
+    async def talk() -> None:
+        given = ""
+        for letter in "abcdé":
+            ending, given = await say(letter * (size // len(letter.encode())))
+            assert ending.outcome is proctor.Outcome.COMPLETED, ending
+            assert len(given.encode()) <= most
+        # Of five prompts of a third each, the newest and the one before it fit.
+        assert [each in given for each in ("> aaa", "> bbb", "> ccc", "> ddd", "ééé")] == [False] * 3 + [True] * 2
+        ending, _ = await say("z" * most if word != "{prompt}" else "z" * (most + 1))
+        assert (ending.outcome, ending.code) == (proctor.Outcome.REFUSED, "spec.prompt-argument")
+        assert "an argument of the command can hold" in str(ending.detail)
+        ending, _ = await say("a\0b")
+        assert (ending.outcome, ending.code) == (proctor.Outcome.REFUSED, "spec.prompt-argument")
+        ending, given = await say("Shorter.")
+        assert ending.outcome is proctor.Outcome.COMPLETED
+
+    bounded(talk)
+    dropped = [each.dropped for each in contexts(lab)]
+    assert dropped[:2] == [0, 0]
+    assert min(dropped[2:]) > 0
+    assert {each.degraded for each in contexts(lab)} == {None}
     lab.assert_verified("x")
 
 

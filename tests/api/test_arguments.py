@@ -170,6 +170,7 @@ def test_wrong_arguments_of_an_open_session_are_refused_and_it_goes_on(tmp_path:
             async with pool.session(script=steps) as s:
                 for call, function, key in [
                     (lambda: s.say(5), "say", "prompt"),  # type: ignore[arg-type]
+                    (lambda: s.say("a\ud800"), "say", "prompt"),
                     (lambda: s.say("Hi", output_schema="{}"), "say", "output_schema"),  # type: ignore[arg-type]
                     (lambda: s.events(after="1"), "events", "after"),  # type: ignore[arg-type]
                 ]:

@@ -38,7 +38,11 @@ forms = st.sampled_from(FORMS)
 references = st.lists(st.builds(Reference, id=texts, text=texts, trust=st.sampled_from(Trust)), max_size=3)
 ratios = st.builds(TokenRatio, sample_bytes=st.integers(1, 10**6), sample_tokens=st.floats(1, 10**6))
 limits = st.builds(
-    ProjectionLimits, text_chars=st.none() | st.integers(0, 900), tokens=st.none() | st.integers(0, 300), ratio=ratios
+    ProjectionLimits,
+    text_chars=st.none() | st.integers(0, 900),
+    text_bytes=st.none() | st.integers(0, 900),
+    tokens=st.none() | st.integers(0, 300),
+    ratio=ratios,
 )
 
 
@@ -277,6 +281,8 @@ def test_what_is_given_is_within_the_limits(
             assert weight(projection) <= most_bytes(limits.tokens, ratio=limits.ratio)
         if limits.text_chars is not None and len(projection.spans) > 1:
             assert len(projection.prompt_text) <= limits.text_chars
+        if limits.text_bytes is not None and len(projection.spans) > 1:
+            assert len(projection.prompt_text.encode(errors="backslashreplace")) <= limits.text_bytes
 
 
 @pytest.mark.requirement("context.projection")

@@ -171,7 +171,7 @@ class LiveSession:
         supported by the runtime.
         """
         check = ArgumentChecker("say")
-        check.text("prompt", prompt)
+        check.prompt("prompt", prompt)
         check.mapping("output_schema", output_schema)
         self._ready()
         if output_schema is not None:
@@ -183,7 +183,7 @@ class LiveSession:
 
         Raises InputError if no turn is running, and RefusedError if the agent refuses the text.
         """
-        ArgumentChecker("steer").text("text", text)
+        ArgumentChecker("steer").prompt("text", text)
         session = self._supervision.session
         if self._work is None or session is None:
             raise InputError("session.idle", "no turn is running, so there is nothing to steer")

@@ -182,6 +182,7 @@ async def _open_sitting(
     async with _open_session(place.folder, root, clock=clock) as kept:
         agent = SittingAgent(
             candidate=candidate,
+            options=flow.options.get(candidate.runtime_id, {}),
             model=flow.model.name,
             process=None,
             tools=(),

@@ -2,10 +2,10 @@
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.to_thread
@@ -28,7 +28,7 @@ from proctor.evidence.disk import make_folder
 from proctor.evidence.layout import SessionPaths
 from proctor.evidence.reader import Finding
 from proctor.ids import ProcessId, SessionKey
-from proctor.runtime.base import Tool
+from proctor.runtime.base import LimitsPrompts, Tool
 from proctor.runtime.capability import WORDS, missing_capability
 from proctor.runtime.intake import ThreadIntake, intake_of
 from proctor.runtime.proof import ProofState
@@ -71,6 +71,8 @@ class SittingAgent:
     """What the engine of a sitting must know of the agent."""
 
     candidate: Candidate
+    options: Mapping[str, Any]
+    """The flow's `options.<runtime id>`."""
     model: str | None
     """Name of the model."""
     process: ProcessId | None
@@ -148,7 +150,7 @@ def _use_of(
         model=agent.model,
         tools=frozenset(tool.name for tool in offered),
         tools_digest=tools_digest(offered),
-        intake=_intake(agent.candidate),
+        intake=_intake(agent.candidate, agent.options),
         process=agent.process,
         is_origin_continued=agent.is_origin_continued,
         before_prompt_build=asked.before_prompt_build,
@@ -157,8 +159,11 @@ def _use_of(
     )
 
 
-def _intake(candidate: Candidate) -> ThreadIntake:
-    """Return how the runtime takes messages: not as items, if the conformance suite has refuted that it can."""
+def _intake(candidate: Candidate, options: Mapping[str, Any] | None = None) -> ThreadIntake:
+    """Return how the runtime takes messages: not as items, if the conformance suite has refuted that it can.
+
+    With the flow's `options` of the runtime, also how long a prompt may be.
+    """
     runtime, proofs = candidate.runtime, candidate.proofs
     is_refuted = (
         proofs is not None and proofs.capability_state("takes_history", runtime.capabilities) is ProofState.FAILED
@@ -168,6 +173,9 @@ def _intake(candidate: Candidate) -> ThreadIntake:
         refuted="the conformance suite failed `takes_history` with this program" if is_refuted else None,
         is_forgetful=getattr(runtime, "forgets_turns", False),
         reference_bytes=getattr(runtime, "reference_bytes", None),
+        prompt_bytes=runtime.prompt_bytes(options)
+        if options is not None and isinstance(runtime, LimitsPrompts)
+        else None,
     )
 
 

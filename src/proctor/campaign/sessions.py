@@ -255,6 +255,7 @@ class Sessions:
         lacks_tools = binding is not None and binding.tools == tools_digest(request.tools)
         agent = SittingAgent(
             candidate=candidate,
+            options=self._flow.options.get(candidate.runtime_id, {}),
             model=self._flow.model.name,
             process=process,
             tools=request.tools,

@@ -66,13 +66,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionLimits:
-    """The most that one turn may give. `text_chars` limits the text of the prompt.
+    """The most that one turn may give. `text_chars` and `text_bytes` limit the text of the prompt.
 
     `tokens` limits everything that the turn adds to the thread: system addition, context and request. Tokens are
     estimated with `ratio`. None is no limit.
     """
 
     text_chars: int | None = None
+    text_bytes: int | None = None
     tokens: int | None = None
     ratio: TokenRatio = ASSUMED_RATIO
 
@@ -193,9 +194,7 @@ def project(
             ([at] for at in range(len(beside_messages))),
         ),
         lambda at: to_piece(sources[at]),
-        room=_Room(
-            limits, fixed_chars=len(prompt.text), fixed_bytes=utf8_bytes(prompt.text) + utf8_bytes(addition or "")
-        ),
+        room=_Room(limits, prompt=prompt.text, addition=addition or ""),
     )
     if reason is not None:
         left_out += (_dropped(source, reason) for at, source in enumerate(sources) if at not in kept)
@@ -297,16 +296,24 @@ def _keep_order(messages: Sequence[Message]) -> Iterator[list[int]]:
 class _Room:
     """What still fits. None is no limit."""
 
-    def __init__(self, limits: ProjectionLimits, *, fixed_chars: int, fixed_bytes: int) -> None:
-        self._chars = None if limits.text_chars is None else limits.text_chars - fixed_chars
+    def __init__(self, limits: ProjectionLimits, *, prompt: str, addition: str) -> None:
+        fixed_bytes = utf8_bytes(prompt) + utf8_bytes(addition)
+        # An argument of a command has an escape of six bytes for a lone surrogate.
+        prompt_bytes = len(prompt.encode(errors="backslashreplace"))
+        self._chars = None if limits.text_chars is None else limits.text_chars - len(prompt)
+        self._text_bytes = None if limits.text_bytes is None else limits.text_bytes - prompt_bytes
         self._bytes = None if limits.tokens is None else most_bytes(limits.tokens, ratio=limits.ratio) - fixed_bytes
+        # It is ASCII.
         self._frame_chars = len(OPENING) + len(CLOSING)
 
     def take(self, pieces: Collection[_Piece]) -> DropReason | None:
         """Use room for all the pieces; if they do not fit, use none and return the limit that they exceed."""
         chars = sum(len(piece.block) for piece in pieces)
         frame_chars = self._frame_chars if chars else 0
+        text_bytes = 0 if self._text_bytes is None else sum(utf8_bytes(piece.block) for piece in pieces)
         if chars and self._chars is not None and chars + frame_chars > self._chars:
+            return "text-limit"
+        if text_bytes and self._text_bytes is not None and text_bytes + frame_chars > self._text_bytes:
             return "text-limit"
         if self._bytes is not None:
             size_bytes = frame_chars + sum(piece.size_bytes for piece in pieces)
@@ -315,6 +322,8 @@ class _Room:
             self._bytes -= size_bytes
         if self._chars is not None:
             self._chars -= chars + frame_chars
+        if self._text_bytes is not None:
+            self._text_bytes -= text_bytes + frame_chars
         self._frame_chars -= frame_chars
         return None
 

@@ -204,6 +204,7 @@ class ThreadGiver:
             held=held,
             limits=ProjectionLimits(
                 text_chars=MOST_PROMPT_CHARS,
+                text_bytes=intake.prompt_bytes,
                 tokens=tokens if is_new else self._meter.room_tokens,
                 ratio=self._meter.ratio,
             ),

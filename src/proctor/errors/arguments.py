@@ -35,6 +35,15 @@ class ArgumentChecker:
     def text(self, name: str, value: object, *, is_optional: bool = False) -> None:
         self.instance(name, value, str, expected="a string", is_optional=is_optional)
 
+    def prompt(self, name: str, value: object) -> None:
+        """Check for a text that can be recorded and sent: without lone surrogates, which have no UTF-8."""
+        self.text(name, value)
+        try:
+            str(value).encode()
+        except UnicodeEncodeError as error:
+            what = f"expected a text, and the character at position {error.start} is a lone surrogate"
+            raise wrong_argument(self._function, name, what) from error
+
     def path(self, name: str, value: object, *, is_optional: bool = True) -> None:
         self.instance(name, value, (str, os.PathLike), expected="a path", is_optional=is_optional)
 

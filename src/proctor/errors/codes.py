@@ -39,6 +39,10 @@ CODES: dict[str, Meaning] = {
         "The spec combines settings that do not work together, or requests something the runtime cannot do.",
         "Change the key that the message names, as it suggests.",
     ),
+    "spec.prompt-argument": Meaning(
+        "A command gets its prompt as an argument, and the prompt is too long for one, or has a NUL character.",
+        "Write `prompt: stdin` or `prompt: file` in the flow's `options.process`.",
+    ),
     "spec.unknown-runtime": Meaning("No runtime has this id.", "Run `proctor runtimes list` to see the ids."),
     "config.syntax": Meaning("The config file is not valid TOML.", "Fix the line that the message names."),
     "runtime.not-allowed": Meaning(

@@ -61,6 +61,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "policy.reserved-variable": Remedy.STOP,
     "policy.shared-full-access": Remedy.STOP,
     "policy.tmpdir-above-home": Remedy.STOP,
+    "spec.prompt-argument": Remedy.NONE,
     "policy.variable-unset": Remedy.STOP,
     # Every later trial would start from the changed files.
     "workspace.base-changed": Remedy.STOP,

@@ -440,6 +440,14 @@ class Confinement(StrEnum):
     """The program's own sandbox around the commands that it runs."""
 
 
+@runtime_checkable
+class LimitsPrompts(Protocol):
+    """A runtime whose prompts cannot be of any length."""
+
+    def prompt_bytes(self, options: Mapping[str, Any]) -> int | None:
+        """Return the length of the longest prompt, in bytes, with these options. None if there is no limit."""
+
+
 class Runtime(Protocol):
     """One way to drive one agent program. An entry point in the group `proctor.runtimes` names such an object.
 
@@ -451,8 +459,8 @@ class Runtime(Protocol):
     original.
 
     For context engines, it may have an attribute `forgets_turns` (True if a turn knows nothing but its prompt, which
-    then has the whole context as text), and an attribute `reference_bytes` with the length of the longest document that
-    its sessions take beside a prompt; they are then `TakesReferences`.
+    then has the whole context as text), an attribute `reference_bytes` with the length of the longest document that
+    its sessions take beside a prompt; they are then `TakesReferences`; and the method of `LimitsPrompts`.
     """
 
     @property

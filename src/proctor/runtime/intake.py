@@ -21,6 +21,8 @@ class ThreadIntake:
     """Whether a turn knows nothing but its prompt, so that every prompt has all of them."""
     reference_bytes: int | None = None
     """The longest document that the agent takes beside a prompt, in bytes. None if it takes none there."""
+    prompt_bytes: int | None = None
+    """The longest prompt that the agent takes, in bytes. None if no limit is known."""
 
 
 def intake_of(
@@ -29,6 +31,7 @@ def intake_of(
     refuted: str | None = None,
     is_forgetful: bool = False,
     reference_bytes: int | None = None,
+    prompt_bytes: int | None = None,
 ) -> ThreadIntake:
     """Return how a runtime with these capabilities takes messages.
 
@@ -49,4 +52,5 @@ def intake_of(
         why_text=refuted if capabilities.takes_history else None,
         is_forgetful=is_forgetful,
         reference_bytes=reference_bytes,
+        prompt_bytes=prompt_bytes,
     )

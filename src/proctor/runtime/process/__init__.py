@@ -79,6 +79,9 @@ class Process:
     def check_options(self, options: Mapping[str, Any]) -> None:
         read_options(options)
 
+    def prompt_bytes(self, options: Mapping[str, Any]) -> int | None:
+        return read_options(options).prompt_bytes
+
     def locate(self, options: Mapping[str, Any]) -> Executable | None:
         """Find the program. None without a command, or if it is in the workspace, which does not exist yet."""
         if "command" not in options:

@@ -1,5 +1,6 @@
 """The flow options of the `process` runtime."""
 
+import resource
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
@@ -16,6 +17,8 @@ Status = Annotated[int, Meta(ge=0, le=255)]
 
 PROMPT: Final = "{prompt}"
 PROMPT_FILE: Final = "{prompt_file}"
+MOST_ARGUMENT_BYTES: Final = 32 * resource.getpagesize() - 1
+"""The longest argument that Linux passes to a program, without the NUL at its end (MAX_ARG_STRLEN)."""
 
 
 class ResultFrom(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def good_exits(self) -> list[int]:
         return [self.exit] if isinstance(self.exit, int) else self.exit
+
+    @property
+    def prompt_bytes(self) -> int | None:
+        """The longest prompt that fits into the argv, in bytes. None if the prompt is no argument.
+
+        >>> limit = Options(command="agent", prompt="argument").prompt_bytes
+        >>> limit - Options(command=["agent", "<{prompt}>"], prompt="argument").prompt_bytes
+        2
+        """
+        if self.prompt != "argument":
+            return None
+        words = self.command if isinstance(self.command, list) else []
+        rooms = [
+            (MOST_ARGUMENT_BYTES - len(word.replace(PROMPT, "").encode(errors="backslashreplace")))
+            // word.count(PROMPT)
+            for word in words
+            if PROMPT in word
+        ]
+        return min(rooms, default=MOST_ARGUMENT_BYTES)
 
     def argv_with(self, prompt: str, *, file: str) -> list[str]:
         """Return the argv with the prompt or its file inserted at the placeholder, or else appended.

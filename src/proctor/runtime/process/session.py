@@ -12,7 +12,7 @@ import msgspec
 
 from proctor.contain.fences import Fences
 from proctor.contain.launch import new_marker, wrap
-from proctor.errors import PeerError, RefusedError, disk_error
+from proctor.errors import InputError, PeerError, RefusedError, disk_error
 from proctor.event.message import Message
 from proctor.event.row import Direction, FactsLearned, StepTaken
 from proctor.fact import Authority, Fact
@@ -39,6 +39,7 @@ OWN_VARIABLES: Final = frozenset(
 # Its stdin is closed after the prompt, so waiting for the command to notice has no use.
 STOP_DEADLINES: Final = StopDeadlines(eof_s=0)
 PROMPT_FILE: Final = "prompt.txt"
+_OTHER_WAYS: Final = "Write `prompt: stdin` or `prompt: file`."
 
 
 class ProcessSession:
@@ -94,10 +95,11 @@ class ProcessSession:
     async def turn(self, prompt: str, *, output_schema: Mapping[str, Any] | None = None) -> None:
         if self._line_process is not None:
             raise RefusedError("peer.refused", "a turn is already running")
+        said = prompt.encode(errors="backslashreplace")
+        self._check_argument(said)
         self._turns += 1
         left = self._left
         before = None if left is None else left.stamp()
-        said = prompt.encode(errors="backslashreplace")
         self._tap.record(StepTaken(step=STARTED, detail=msgspec.to_builtins(self._started())))
         try:
             async with open_hand_in_server(
@@ -108,6 +110,19 @@ class ProcessSession:
             self._line_process = self._hand_in_server = None
         if left is not None:
             self._tap.record(left.read(before=before))
+
+    def _check_argument(self, prompt: bytes) -> None:
+        """Raise InputError if the prompt is an argument of the command, and cannot be one."""
+        most_bytes = self._options.prompt_bytes
+        if most_bytes is None:
+            return
+        if len(prompt) > most_bytes:
+            what = f"the prompt has {len(prompt)} bytes, and an argument of the command can hold {most_bytes} of it"
+        elif b"\0" in prompt:
+            what = "the prompt has a NUL character, which no argument of a command can hold"
+        else:
+            return
+        raise InputError("spec.prompt-argument", what, key=f"options.{ID}.prompt", suggestion=_OTHER_WAYS)
 
     async def _run(self, prompt: bytes) -> None:
         """Run one process until it has ended and all its output is recorded."""
