@@ -88,8 +88,9 @@ def _entry(message: Message) -> Said:
             return "agent", text
         case CallPart(input=input_):
             # Codex reports the whole command line of the shell.
-            shell, is_codex, command = _input(input_).partition("bash -c ")
-            return "call", shlex.split(command)[0] if is_codex else shell
+            command = _input(input_)
+            is_codex = command.startswith(("/bin/bash -c ", "/bin/bash -lc "))
+            return "call", shlex.split(command)[2] if is_codex else command
         case ResultPart(output=output):
             return "result", (output or "").strip()
         case part:

@@ -5,7 +5,7 @@ import pytest
 from proctor.context.model import TurnState
 from proctor.event import model
 from proctor.event.bounds import TEXT_BYTES
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.event.message import AgentPart, CallPart, Message, ResultPart, UserPart
 from proctor.event.outcome import Outcome
 from proctor.ids import EntryId
@@ -81,6 +81,34 @@ def test_case_29_mirror_taints_such_results_and_what_follows_up_to_the_next_prom
     assert [[each.is_tainted for each in turn.messages] for turn in turns] == [
         [False, False, False, True, True],
         [False, False],
+    ]
+
+
+def test_mirror_imports_calls_with_their_results_and_taint() -> None:
+    make = Events()
+    shell = HistoryCall(kind="command", input={"command": "ls"}, output="a", ok=True)
+    items = (
+        HistoryItem(kind="prompt", text="Go."),
+        HistoryItem(kind="tool", text="shell", call=shell),
+        HistoryItem(kind="tool", text="search", call=HistoryCall(kind="web", output="x" * (TEXT_BYTES + 5))),
+        HistoryItem(kind="tool", text="patch", call=HistoryCall(kind="patch")),
+        HistoryItem(kind="tool", text="not known"),
+        HistoryItem(kind="message", text="Done."),
+        HistoryItem(kind="prompt", text="Next."),
+        HistoryItem(kind="message", text="Yes."),
+    )
+    [turn] = fold([make(model.HistoryRead, source="file", items=items)], is_import=True)
+    user, call, result, search, found, patch, done, following, answer = turn.messages
+    assert [each.part for each in (user, call, result)] == [
+        UserPart(text="Go."),
+        CallPart(kind="command", name="shell", input={"command": "ls"}),
+        ResultPart(call=call.id, name="shell", output="a", ok=True),
+    ]
+    assert isinstance(found.part, ResultPart)
+    assert (found.part.call, found.part.cut_bytes) == (search.id, 5)
+    assert [each.is_tainted for each in (search, found, patch, done, following, answer)] == [
+        *(False, True, True, True),
+        *(False, False),
     ]
 
 

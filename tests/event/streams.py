@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from proctor.event.history_item import HistoryCall
 from proctor.event.model import (
     ApprovalAsked,
     ApprovalResolved,
@@ -92,6 +93,9 @@ words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ids = st.sampled_from(["a", "b", "c"])
 counts = st.integers(0, 1_000)
 tokens = st.builds(Tokens, input=counts, output=counts, total=counts, cached_input=st.none() | counts)
+
+# No strategy can be inferred for an input of any type.
+st.register_type_strategy(HistoryCall, st.builds(HistoryCall, kind=st.just("command"), input=words, output=words))
 
 _BY_FIELD: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("turn", "item", "call", "thread", "request"), ids),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proctor.event.history import tool_digest
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.event.model import HistoryRead, ReplyReceived, ToolEnded, Unrecognized
 from proctor.event.row import Direction
 from tests.runtime.stories import COMMAND, THREAD, Story, at
@@ -47,7 +47,13 @@ def test_every_item_is_told_with_what_can_be_compared(story: Story) -> None:
             items=(
                 HistoryItem(kind="prompt", id="u", text="Go\non."),
                 HistoryItem(kind="reasoning", id="r", text="Hm."),
-                HistoryItem(kind="tool", id="c", text="shell", digest=digest),
+                HistoryItem(
+                    kind="tool",
+                    id="c",
+                    text="shell",
+                    digest=digest,
+                    call=HistoryCall(kind="command", input=live.input, output=live.output, ok=live.ok),
+                ),
                 HistoryItem(kind="message", id="m", text="Done."),
                 HistoryItem(kind="other", id="x", text="contextCompaction"),
             ),

@@ -8,6 +8,7 @@ from typing import Final
 from proctor.context.context_fold import ContextFold
 from proctor.context.model import RecordedTurn, TurnKind
 from proctor.event.bounds import TEXT_BYTES, cut
+from proctor.event.history_item import HistoryCall
 from proctor.event.message import AgentPart, CallPart, Message, Part, ResultPart, UserPart
 from proctor.event.model import (
     Event,
@@ -145,17 +146,30 @@ class MirrorFold:
             whole = CallPart(kind=part.kind, name=part.name, input=event.input)
             self._drafts[at] = _Draft(frame=began.frame, at_ms=began.at_ms, part=whole, is_tainted=began.is_tainted)
         self._is_tainted = self._is_tainted or event.kind in _TAINTING
-        output, cut_bytes = (None, 0) if event.output is None else cut(event.output, limit_bytes=TEXT_BYTES)
+        self._add_result(event, event.name, event.output, ok=event.ok, call=at)
+
+    def _add_result(self, event: Event, name: str, output: str | None, *, ok: bool | None, call: int) -> None:
+        kept, cut_bytes = (None, 0) if output is None else cut(output, limit_bytes=TEXT_BYTES)
         # The id of the call is filled in when the turn ends.
-        result = ResultPart(call=EntryId(""), name=event.name, output=output, ok=event.ok, cut_bytes=cut_bytes)
-        self._add(event, result, call=at)
+        self._add(event, ResultPart(call=EntryId(""), name=name, output=kept, ok=ok, cut_bytes=cut_bytes), call=call)
 
     def _import(self, event: HistoryRead) -> None:
         if self._kind is None:
             self._begin("import", event)
         for item in event.items:
-            if item.text and (part := _PARTS_OF_ITEMS.get(item.kind)) is not None:
+            if item.kind == "prompt":
+                self._is_tainted = False
+            if item.call is not None:
+                self._import_call(event, item.text or "", item.call)
+            elif item.text and (part := _PARTS_OF_ITEMS.get(item.kind)) is not None:
                 self._add(event, part(text=item.text))
+
+    def _import_call(self, event: HistoryRead, name: str, call: HistoryCall) -> None:
+        at = len(self._drafts)
+        self._add(event, CallPart(kind=call.kind, name=name, input=call.input))
+        self._is_tainted = self._is_tainted or call.kind in _TAINTING
+        if call.output is not None or call.ok is not None:
+            self._add_result(event, name, call.output, ok=call.ok, call=at)
 
     def _messages(self) -> tuple[Message, ...]:
         entries_of = Counter(draft.frame for draft in self._drafts)

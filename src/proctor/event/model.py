@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import ToolKind as ToolKind
 from proctor.event.row import (
     CommitGuarantee,
     CommitSource,
@@ -219,8 +220,6 @@ class ReasoningSaid(EventRoot, tag="reasoning.said", frozen=True, kw_only=True):
 
 
 # ── tools ──
-
-ToolKind = Literal["command", "patch", "mcp", "web", "dynamic", "other"]
 
 
 class ToolBegan(EventRoot, tag="tool.began", frozen=True, kw_only=True):

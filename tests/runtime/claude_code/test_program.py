@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import InputError, MachineError
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.ids import AttemptId, ThreadId
 from proctor.runtime.base import ModelChoice, SessionRequest
 from proctor.runtime.claude_code import RUNTIME, home
@@ -121,5 +121,5 @@ def test_what_it_keeps_is_read_without_what_is_no_part_of_the_conversation() -> 
         HistoryItem(kind="prompt", text="Go"),
         HistoryItem(kind="reasoning", id="m/0", text="Hm."),
         HistoryItem(kind="message", id="m/1", text="Done."),
-        HistoryItem(kind="tool", id="t", text="Bash"),
+        HistoryItem(kind="tool", id="t", text="Bash", call=HistoryCall(kind="command", output="x", ok=True)),
     ]

@@ -241,8 +241,8 @@ def test_what_is_kept_of_a_thread_is_what_was_heard_of_it(tmp_path: Path) -> Non
             assert history.items == (
                 HistoryItem(kind="prompt", text=prompts[0]),
                 HistoryItem(kind="reasoning", text="First I look."),
-                HistoryItem(kind="tool"),
-                HistoryItem(kind="tool"),
+                HistoryItem(kind="tool", text="shell"),
+                HistoryItem(kind="tool", text="patch"),
                 HistoryItem(kind="message", text="Done.\nAll of it."),
                 HistoryItem(kind="prompt", text=prompts[1]),
                 HistoryItem(kind="message", text="One."),

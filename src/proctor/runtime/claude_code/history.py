@@ -9,10 +9,10 @@ import msgspec
 
 from proctor import decoding
 from proctor.errors import RefusedError
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.runtime.agent_files import read_lines
 from proctor.runtime.claude_code import wire
-from proctor.runtime.claude_code.results import text_of
+from proctor.runtime.claude_code.results import text_of, tool_result, tool_use
 
 
 class _Entry(wire.Native, frozen=True):
@@ -92,26 +92,27 @@ def last_reply_in(lines: Iterable[bytes], turn: str) -> str | None:
 
 
 def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
-    """Yield prompts, messages, reasoning and tool calls in order. Lines of any other kind are skipped.
+    """Yield prompts, messages, reasoning and tool calls in order, each call with its result. Other lines are skipped.
 
     >>> line = b'{"type":"user","message":{"role":"user","content":"Go"}}'
     >>> list(items_in([line, b"{torn"]))
-    [HistoryItem(kind='prompt', id=None, text='Go', digest=None)]
+    [HistoryItem(kind='prompt', id=None, text='Go', digest=None, call=None)]
     """
     counts: dict[str, int] = {}
-    for line in lines:
-        try:
-            entry = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue  # a line of unknown shape, or one that is still being written
-        if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):
-            continue
-        for block in entry.message.blocks:
-            if entry.type == "user":
+    entries = list(_entries_in(lines))
+    results = {
+        block.tool_use_id: block
+        for _, message in entries
+        for block in message.blocks
+        if block.type.endswith("tool_result") and block.tool_use_id is not None
+    }
+    for type_, message in entries:
+        for block in message.blocks:
+            if type_ == "user":
                 if block.type == "text":
                     yield HistoryItem(kind="prompt", text=block.text)
                 continue
-            id_ = entry.message.id
+            id_ = message.id
             index = counts.get(id_, 0)
             counts[id_] = index + 1
             match block.type:
@@ -120,6 +121,30 @@ def items_in(lines: Iterable[bytes]) -> Iterator[HistoryItem]:
                 case "thinking":
                     yield HistoryItem(kind="reasoning", id=f"{id_}/{index}", text=block.thinking)
                 case "tool_use":
-                    yield HistoryItem(kind="tool", id=block.id, text=block.name)
+                    yield _tool(block, results.get(block.id or ""))
                 case _:
                     yield HistoryItem(kind="other", id=block.id, text=text_of(block.content))
+
+
+def _entries_in(lines: Iterable[bytes]) -> Iterator[tuple[str, wire.Message]]:
+    """Yield who said each message of the conversation, and the message."""
+    for line in lines:
+        try:
+            entry = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue  # a line of unknown shape, or one that is still being written
+        if entry.message is None or entry.is_sidechain or entry.is_meta or entry.type not in ("user", "assistant"):
+            continue
+        yield entry.type, entry.message
+
+
+def _tool(block: wire.Block, result: wire.Block | None) -> HistoryItem:
+    use = tool_use(block.name or "", block.input)
+    end = None if result is None else tool_result(use.kind, result)
+    call = HistoryCall(
+        kind=use.kind,
+        input=use.input,
+        output=None if end is None else end.output,
+        ok=None if end is None else end.ok,
+    )
+    return HistoryItem(kind="tool", id=block.id, text=use.name, call=call)

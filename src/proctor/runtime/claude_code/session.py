@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from proctor.clock import Clock
 from proctor.errors import DeadlineError, HangupError, PeerError, RefusedError
+from proctor.event.history_item import without_calls
 from proctor.event.message import Message
 from proctor.event.row import HistoryKept, QuestionAnswered
 from proctor.fact import Authority, Fact
@@ -226,7 +227,9 @@ class ClaudeSession:
         if thread is None:
             raise RefusedError("peer.refused", "the session has no id yet")
         items = await anyio.to_thread.run_sync(read_session, self._config, thread)
-        self._tap.record(HistoryKept(source=SOURCE, items=items))
+        # Before the first turn it is read to be imported. Afterwards the record has the calls already.
+        own = items if self.thread is None else without_calls(items)
+        self._tap.record(HistoryKept(source=SOURCE, items=own))
 
     async def read_context(self) -> ContextUse:
         """Ask the program, which may ask its provider for counts. Nothing is known before it is initialized."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proctor.event.history import tool_digest
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.event.model import ToolEnded, ToolKind
 from proctor.event.row import Row
 from proctor.ids import CallId, TurnId
@@ -36,16 +36,13 @@ def tool_of(item: wire.Item) -> tuple[ToolKind, str, Any] | None:
 
 
 def tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: TurnId, row: Row) -> ToolEnded:
-    status = item.status or "completed"
-    ok = status == "completed" and item.success is not False and not item.error and item.exit_code in (None, 0)
-    ok = ok and not (kind == "mcp" and is_mcp_error(item.result))
     return ToolEnded(
         turn=turn,
         call=CallId(item.id),
         kind=kind,
         name=name,
-        ok=ok,
-        status=status,
+        ok=_is_ok(item, kind),
+        status=item.status or "completed",
         input=given,
         exit_code=item.exit_code,
         output=_output(item),
@@ -53,6 +50,12 @@ def tool_ended(item: wire.Item, kind: ToolKind, name: str, given: Any, *, turn: 
         frame=row.seq,
         at_ms=row.at_ms,
     )
+
+
+def _is_ok(item: wire.Item, kind: ToolKind) -> bool:
+    is_completed = item.status in (None, "", "completed")
+    ok = is_completed and item.success is not False and not item.error and item.exit_code in (None, 0)
+    return ok and not (kind == "mcp" and is_mcp_error(item.result))
 
 
 def texts(value: Any) -> list[str]:
@@ -98,8 +101,10 @@ def kept_items(page: wire.TurnsPage) -> Iterator[HistoryItem]:
 
 def _kept(item: wire.Item) -> HistoryItem:
     if (tool := tool_of(item)) is not None:
-        _, name, given = tool
-        return HistoryItem(kind="tool", id=item.id, text=name, digest=tool_digest(name, given, _output(item)))
+        kind, name, given = tool
+        output = _output(item)
+        call = HistoryCall(kind=kind, input=given, output=output, ok=_is_ok(item, kind))
+        return HistoryItem(kind="tool", id=item.id, text=name, digest=tool_digest(name, given, output), call=call)
     if item.type == "userMessage":
         return HistoryItem(kind="prompt", id=item.id, text="\n".join(texts(item.content)))
     if item.type in MESSAGES:

@@ -1,5 +1,6 @@
 """Read Codex's rollout file, in which Codex stores a persistent thread: usage, model, version and items."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor import decoding
-from proctor.event.history_item import HistoryItem
+from proctor.event.history_item import HistoryCall, HistoryItem
 from proctor.event.model import Tokens
 from proctor.event.usage import NO_TOKENS
 from proctor.runtime.agent_files import read_lines
@@ -160,12 +161,38 @@ def _kept(item: dict[str, Any]) -> HistoryItem:
     """Return the item without its id, because the output of `codex exec` numbers items differently.
 
     >>> _kept({"type": "AgentMessage", "id": "msg_1", "content": [{"type": "Text", "text": "done"}]})
-    HistoryItem(kind='message', id=None, text='done', digest=None)
+    HistoryItem(kind='message', id=None, text='done', digest=None, call=None)
     """
     kind = _KINDS.get(str(item.get("type")), "other")
     texts = (part for name in ("content", "summary_text", "raw_content") for part in _texts(item.get(name)))
     spoken = "\n".join(texts) if kind in ("prompt", "message", "reasoning") else None
+    if (tool := _tool(item)) is not None:
+        return HistoryItem(kind="tool", text=tool[0], call=tool[1])
     return decoding.convert({"kind": kind, "text": spoken}, HistoryItem)
+
+
+def _tool(item: dict[str, Any]) -> tuple[str, HistoryCall] | None:
+    """Return name and call of a tool item, as `codex exec` reports it. None if the item is not such a tool."""
+    ok = item.get("status", "completed") == "completed" and item.get("exit_code") in (None, 0)
+    match item:
+        case {"type": "CommandExecution", "command": [*words]}:
+            output = item.get("aggregated_output")
+            command = {"command": shlex.join(map(str, words))}
+            return "shell", HistoryCall(
+                kind="command", input=command, output=output if isinstance(output, str) else None, ok=ok
+            )
+        case {"type": "FileChange"}:
+            return "patch", HistoryCall(kind="patch", input={"changes": item.get("changes")}, ok=ok)
+        case {"type": "McpToolCall"}:
+            spoken = next((part for name in ("error", "result") if (part := item.get(name)) is not None), None)
+            output = None if spoken is None else msgspec.json.encode(spoken).decode()
+            name = f"{item.get('server')}/{item.get('tool')}"
+            is_good = ok and item.get("error") is None
+            return name, HistoryCall(kind="mcp", input=item.get("arguments"), output=output, ok=is_good)
+        case {"type": "WebSearch"}:
+            return "search", HistoryCall(kind="web", input={"query": item.get("query")}, ok=ok)
+        case _:
+            return None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -15,6 +15,7 @@ import msgspec
 from proctor import decoding
 from proctor.contain.identity import pin, send_signal
 from proctor.errors import DeadlineError, HangupError, RefusedError, disk_error
+from proctor.event.history_item import without_calls
 from proctor.event.message import Message
 from proctor.event.row import Direction, HistoryKept, StepTaken
 from proctor.fact import Fact
@@ -118,7 +119,9 @@ class ExecSession:
         rollout = await self._read(self._thread or self._request.resume)
         if rollout is None:
             raise RefusedError("peer.refused", "Codex has stored nothing of this thread")
-        self._tap.record(HistoryKept(source="rollout", items=tuple(rollout.items)))
+        # Before the first turn it is read to be imported. Afterwards the record has the calls already.
+        items = tuple(rollout.items) if self._thread is None else without_calls(rollout.items)
+        self._tap.record(HistoryKept(source="rollout", items=items))
 
     async def read_context(self) -> ContextUse:
         """Return what the thread's file says. Codex writes none for an ephemeral thread."""
