@@ -13,11 +13,14 @@ from msgspec.structs import replace
 
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     CompactStatus,
     ContextEngine,
     EngineContext,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.guard import Deadlines
@@ -30,8 +33,6 @@ from proctor.runtime.base import Tool
 from proctor.testing.engines import EngineReport, Result, check_engine, engine_cases
 from proctor.testing.engines.engine_subject import SUITE_DEADLINES
 from proctor_notes import INFO, NotesEngine, create
-
-CommitResult = Literal["committed", "duplicate"]
 
 IN_ANOTHER_PROCESS = {"same-bytes-elsewhere", "killed"}
 
@@ -153,7 +154,7 @@ class ChangesItsEpoch(Whole):
 
 
 class Hangs(Whole):
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         while not ctx.cancel.is_set:
             time.sleep(0.01)
 
@@ -247,7 +248,7 @@ class KeepsALog(Whole):
 
 
 class DeletesRowsOnly(Whole):
-    def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+    def forget(self, ctx: EngineContext, reason: ForgetReason) -> None:
         with self._transaction() as connection:
             connection.execute("pragma secure_delete = off")
             connection.execute("delete from note")
@@ -265,7 +266,7 @@ class SharesItsKeys(Whole):
 
 
 class BreaksBesideOthers(Whole):
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         if reason == "turn":
             raise RuntimeError("database is locked")
 

@@ -5,14 +5,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 
 from proctor.clock import SYSTEM_CLOCK, Clock
 from proctor.context.budget import budget_for
-from proctor.context.engine import Complete, CreateEngine, EngineContext, EngineInfo, EngineSetup
+from proctor.context.engine import Complete, CreateEngine, EngineContext, EngineInfo, EngineSetup, ForgetReason
 from proctor.context.engine_use import EngineUse
 from proctor.context.guard import CancelSignal, EngineHealth, GuardedEngine, create_in_time
 from proctor.context.hooks import CompactionHook, PromptHook
@@ -36,8 +36,6 @@ from proctor.runtime.resolve import Candidate
 from proctor.spec.context_settings import ContextSettings
 
 log: Final = logging.getLogger("proctor.context.engine")
-
-Forgetting = Literal["reset", "delete"]
 
 NO_ENGINE: Final = "none"
 """The engine with which only the native thread remembers what was said."""
@@ -236,7 +234,7 @@ class LimitedModel:
 
 
 def forget_engines(
-    paths: SessionPaths, key: SessionKey, settings: SessionSettings | None, reason: Forgetting
+    paths: SessionPaths, key: SessionKey, settings: SessionSettings | None, reason: ForgetReason
 ) -> list[str]:
     """Have every engine that was used in a session forget it. Returns what could not be forgotten, and why.
 
@@ -253,7 +251,7 @@ def forget_engines(
     return problems
 
 
-async def _forget(engine_id: str, setup: EngineSetup, reason: Forgetting) -> None:
+async def _forget(engine_id: str, setup: EngineSetup, reason: ForgetReason) -> None:
     guard = GuardedEngine(await create_in_time(engine_id, engine_by_id(engine_id), setup), clock=SYSTEM_CLOCK)
     try:
         await forget_engine(guard, setup.session, reason)
@@ -261,7 +259,7 @@ async def _forget(engine_id: str, setup: EngineSetup, reason: Forgetting) -> Non
         await close_engine(guard)
 
 
-async def forget_engine(guard: GuardedEngine, session: SessionKey, reason: Forgetting) -> None:
+async def forget_engine(guard: GuardedEngine, session: SessionKey, reason: ForgetReason) -> None:
     """Have an engine forget a session that is in no sitting. Raises EngineError."""
     budget = budget_for(reported_window=None, configured_window=None, fixed_prompt_tokens=None)
     context = EngineContext(session=session, model=None, tools=frozenset(), budget=budget, cancel=CancelSignal())

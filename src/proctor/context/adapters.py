@@ -9,19 +9,25 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import anyio.to_thread
 from msgspec.structs import replace
 
 from proctor.context.budget import Budget
-from proctor.context.engine import ContextEngine, EngineContext, EngineInfo, PromptCache, TurnCommit
+from proctor.context.engine import (
+    CommitResult,
+    ContextEngine,
+    EngineContext,
+    EngineInfo,
+    ForgetReason,
+    PromptCache,
+    TurnCommit,
+)
 from proctor.context.history import History
 from proctor.context.receipts import CommitReceipts
 from proctor.event.message import Message
 from proctor.event.usage import Usage
-
-CommitResult = Literal["committed", "duplicate"]
 
 METHODS: Final = ("after_turn", "ingest_batch", "ingest")
 """The methods that an adapter can use, in the order of preference."""
@@ -139,14 +145,14 @@ class _AdaptedEngine:
                 return tuple(partial(take, ctx, message) for message in turn.messages)
 
     def _forget(self, forget: Callable[..., Any]) -> Callable[..., None]:
-        def forget_all(ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+        def forget_all(ctx: EngineContext, reason: ForgetReason) -> None:
             forget(ctx, reason)
             self._receipts.clear()
 
         return forget_all
 
     def _forget_async(self, forget: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-        async def forget_all(ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+        async def forget_all(ctx: EngineContext, reason: ForgetReason) -> None:
             await forget(ctx, reason)
             await anyio.to_thread.run_sync(self._receipts.clear)
 

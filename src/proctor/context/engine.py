@@ -18,6 +18,15 @@ from proctor.event.usage import Usage
 from proctor.ids import EntryId, SessionKey
 from proctor.runtime.base import Tool
 
+CommitResult = Literal["committed", "duplicate"]
+"""What an engine answers to a commit: it has taken the turn in now, or it had it before."""
+
+MaintainReason = Literal["bootstrap", "turn", "compaction"]
+"""What a maintenance follows."""
+
+ForgetReason = Literal["reset", "delete"]
+"""Why an engine forgets a session: its history begins again, or it is deleted."""
+
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What an engine is."""
@@ -196,17 +205,13 @@ class ContextEngine(Protocol):
     ) -> Awaitable[AssembleResult] | AssembleResult:
         """Return what the model should know in the turn that begins with this prompt. Must not change anything."""
 
-    def commit_turn(
-        self, ctx: EngineContext, turn: TurnCommit
-    ) -> Awaitable[Literal["committed", "duplicate"]] | Literal["committed", "duplicate"]:
+    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> Awaitable[CommitResult] | CommitResult:
         """Take in a completed turn. Return `duplicate` if the key was committed before.
 
         Must be durable on return. Raise an error for a known key with other messages.
         """
 
-    def maintain(
-        self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]
-    ) -> Awaitable[None] | None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> Awaitable[None] | None:
         """Do work that need not be done in a turn."""
 
     def compact(
@@ -219,7 +224,7 @@ class ContextEngine(Protocol):
     ) -> Awaitable[CompactResult] | CompactResult:
         """Shorten the context, to the budget or to the engine's own threshold, with attention to `focus`."""
 
-    def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> Awaitable[None] | None:
+    def forget(self, ctx: EngineContext, reason: ForgetReason) -> Awaitable[None] | None:
         """Remove what is known of the session. After a reset, the history begins again."""
 
     def close(self) -> Awaitable[None] | None:

@@ -18,12 +18,15 @@ from proctor.clock import Clock
 from proctor.context.check_assembled import check_assembled, is_json, type_problem
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     ContextEngine,
     CreateEngine,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.history import History
@@ -36,7 +39,6 @@ from proctor.runtime.base import Tool
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-CommitResult = Literal["committed", "duplicate"]
 
 MOST_FAILURES: Final = 3
 """So many failures in a row, of all methods or of one of them, quarantine an engine."""
@@ -271,7 +273,7 @@ class GuardedEngine:
             ctx = replace(ctx, history=_CopiedHistory(ctx.history))
         return await self._call("commit_turn", ctx, own, read=_read_commit)
 
-    async def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    async def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         await self._call("maintain", ctx, reason, read=_ignore)
 
     async def compact(
@@ -280,7 +282,7 @@ class GuardedEngine:
         read = partial(_read_compacted, ctx=ctx)
         return await self._call("compact", ctx, read=read, force=force, target=target, focus=focus)
 
-    async def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+    async def forget(self, ctx: EngineContext, reason: ForgetReason) -> None:
         await self._call("forget", ctx, reason, read=_ignore)
 
     async def tools(self) -> tuple[Tool, ...]:

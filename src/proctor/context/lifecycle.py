@@ -16,7 +16,14 @@ from proctor.context.budget import Budget, estimate_messages
 from proctor.context.commit_queue import CommitQueue
 from proctor.context.compaction import Compaction, compact_by_engine
 from proctor.context.context_meter import ContextMeter
-from proctor.context.engine import AssembleResult, CompactStatus, EngineContext, PromptCache
+from proctor.context.engine import (
+    AssembleResult,
+    CompactStatus,
+    EngineContext,
+    ForgetReason,
+    MaintainReason,
+    PromptCache,
+)
 from proctor.context.engine_use import ContextLog, EngineUse
 from proctor.context.guard import CancelSignal
 from proctor.context.history import History
@@ -299,7 +306,7 @@ class ContextLifecycle:
 
     # ── the engine outside of turns ──
 
-    def run_maintenance(self, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def run_maintenance(self, reason: MaintainReason) -> None:
         """Have the engine maintained, beside the turns. While one maintenance runs, no other is started."""
         if self._maintenance is not None and not self._maintenance.is_set():
             self._log.info("maintenance skipped", reason="the last one still runs")
@@ -319,7 +326,7 @@ class ContextLifecycle:
 
         self._port.start_soon(maintain)
 
-    async def forget(self, reason: Literal["reset", "delete"]) -> None:
+    async def forget(self, reason: ForgetReason) -> None:
         """Have the engine forget the session. Raises EngineError."""
         await self._wait_for_maintenance()
         await self._use.guard.forget(self.runtime_context(), reason)

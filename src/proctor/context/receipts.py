@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from proctor.canonical import digest_bytes
-from proctor.context.engine import TurnCommit
+from proctor.context.engine import CommitResult, TurnCommit
 from proctor.context.payload import json_text
 from proctor.errors import InputError, MachineError
 from proctor.evidence.database import Database
@@ -42,7 +42,7 @@ class CommitReceipts:
         with DATABASE.open(self._path) as connection:
             return _find(connection, turn)
 
-    def add(self, turn: TurnCommit) -> Literal["committed", "duplicate"]:
+    def add(self, turn: TurnCommit) -> CommitResult:
         """Add the receipt for a turn, unless there is one. Raises InputError if there is one with other messages."""
         with DATABASE.open(self._path) as connection, _transaction(connection):
             if _find(connection, turn):

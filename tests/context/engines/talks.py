@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from proctor.context.budget import ASSUMED_RATIO, Budget, TokenRatio, WindowSource
 from proctor.context.check_assembled import check_assembled
-from proctor.context.engine import AssembleResult, CompactResult, Complete, EngineContext, EngineSetup, TurnCommit
+from proctor.context.engine import (
+    AssembleResult,
+    CommitResult,
+    CompactResult,
+    Complete,
+    EngineContext,
+    EngineSetup,
+    MaintainReason,
+    TurnCommit,
+)
 from proctor.context.engines.lossless import create
 from proctor.context.guard import CancelSignal
 from proctor.context.history import ListedHistory
@@ -65,7 +74,7 @@ class Talk:
         """Say something that the engine does not learn of."""
         self.entries += messages
 
-    def commit(self, messages: Sequence[Message]) -> Literal["committed", "duplicate"]:
+    def commit(self, messages: Sequence[Message]) -> CommitResult:
         commit = TurnCommit(key=messages[0].id, messages=tuple(messages), model=None, budget=budget(0), usage=None)
         return self.engine.commit_turn(context(), commit)
 
@@ -88,7 +97,7 @@ class Talk:
         self.engine = create(EngineSetup(session=SessionKey("talk"), folder=self.folder, options=self.options))
         self.engine.bootstrap(context(), self.history)
 
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"] = "turn") -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason = "turn") -> None:
         anyio.run(self.engine.maintain, ctx, reason)
 
     def compact(

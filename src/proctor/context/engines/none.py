@@ -4,11 +4,14 @@ from typing import Final, Literal
 
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     CompactStatus,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.engines import check_options
@@ -33,10 +36,10 @@ class NullEngine:
     def assemble(self, ctx: EngineContext, history: History, prompt: Message) -> AssembleResult:
         return AssembleResult(messages=(), estimated_tokens=0)
 
-    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> Literal["committed", "duplicate"]:
+    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         return self._receipts.add(turn)
 
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         """Have nothing to maintain."""
 
     def compact(
@@ -44,7 +47,7 @@ class NullEngine:
     ) -> CompactResult:
         return CompactResult(status=CompactStatus.NOT_NEEDED, reason="this engine assembles nothing")
 
-    def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+    def forget(self, ctx: EngineContext, reason: ForgetReason) -> None:
         self._receipts.clear()
 
     def close(self) -> None:

@@ -7,11 +7,14 @@ from proctor.context.budget import estimate_messages, message_bytes, most_bytes
 from proctor.context.check_assembled import MOST_BYTES
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     CompactStatus,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.engines import check_options
@@ -40,10 +43,10 @@ class WindowEngine:
         estimate = estimate_messages(messages, ratio=ctx.ratio)
         return AssembleResult(messages=tuple(messages), estimated_tokens=estimate.tokens)
 
-    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> Literal["committed", "duplicate"]:
+    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         return self._receipts.add(turn)
 
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         """Have nothing to maintain."""
 
     def compact(
@@ -51,7 +54,7 @@ class WindowEngine:
     ) -> CompactResult:
         return CompactResult(status=CompactStatus.NOT_NEEDED, reason="each turn assembles only what fits")
 
-    def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+    def forget(self, ctx: EngineContext, reason: ForgetReason) -> None:
         self._receipts.clear()
 
     def close(self) -> None:

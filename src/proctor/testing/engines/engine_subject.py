@@ -5,18 +5,21 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.context.budget import DEFAULT_WINDOW_TOKENS, Budget, WindowSource
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     ContextEngine,
     CreateEngine,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.guard import CancelSignal, Deadlines, EngineHealth, GuardedEngine
@@ -133,13 +136,11 @@ class EngineUnderTest:
             history = ListedHistory(messages_of(turns))
             return await self._guard.assemble(self.context(tokens=tokens), history, prompt or prompt_after(turns))
 
-    async def commit(
-        self, turn: Turn, *, after: Iterable[Turn] = (), tokens: int = TOKENS
-    ) -> Literal["committed", "duplicate"]:
+    async def commit(self, turn: Turn, *, after: Iterable[Turn] = (), tokens: int = TOKENS) -> CommitResult:
         """Commit a turn. `after` are those before it."""
         return await self.commit_turn(commit_of(turn, tokens=tokens), after=after)
 
-    async def commit_turn(self, turn: TurnCommit, *, after: Iterable[Turn] = ()) -> Literal["committed", "duplicate"]:
+    async def commit_turn(self, turn: TurnCommit, *, after: Iterable[Turn] = ()) -> CommitResult:
         with self._calling("commit_turn"):
             ctx = self.context()
             if self.info.commits == "at-least-once":
@@ -150,7 +151,7 @@ class EngineUnderTest:
         for at, turn in enumerate(turns):
             await self.commit(turn, after=turns[:at])
 
-    async def maintain(self, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    async def maintain(self, reason: MaintainReason) -> None:
         with self._calling("maintain"):
             await self._guard.maintain(self.context(), reason)
 
@@ -159,7 +160,7 @@ class EngineUnderTest:
             ctx = self.context(tokens=tokens)
             return await self._guard.compact(ctx, force=force, target="threshold", focus=None)
 
-    async def forget(self, reason: Literal["reset", "delete"]) -> None:
+    async def forget(self, reason: ForgetReason) -> None:
         with self._calling("forget"):
             await self._guard.forget(self.context(), reason)
 

@@ -16,11 +16,14 @@ from typing import Any, Final, Literal
 from proctor.context.budget import estimate_messages
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     CompactStatus,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.history import History
@@ -79,7 +82,7 @@ class NotesEngine:
         tokens = estimate_messages(messages, ratio=ctx.ratio).tokens
         return AssembleResult(messages=messages, estimated_tokens=tokens)
 
-    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> Literal["committed", "duplicate"]:
+    def commit_turn(self, ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         said = json_text([[message.id, message.part, message.is_tainted] for message in turn.messages])
         sha256 = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
         with self._transaction() as connection:
@@ -89,11 +92,11 @@ class NotesEngine:
             if known is None:
                 connection.execute("insert into turn values (?, ?)", (turn.key, sha256))
                 _add_notes(connection, self._notes_of(turn.messages))
-        answer: Literal["committed", "duplicate"] = "committed" if known is None else "duplicate"
+        answer: CommitResult = "committed" if known is None else "duplicate"
         self._record("commit_turn", key=turn.key, entries=len(turn.messages), answer=answer)
         return answer
 
-    def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         self._record("maintain", reason=reason)
         with self._lock:
             calls = self._calls.read_text().splitlines(keepends=True)
@@ -105,7 +108,7 @@ class NotesEngine:
     ) -> CompactResult:
         return CompactResult(status=CompactStatus.NOT_NEEDED, reason="notes have one line each")
 
-    def forget(self, ctx: EngineContext, reason: Literal["reset", "delete"]) -> None:
+    def forget(self, ctx: EngineContext, reason: ForgetReason) -> None:
         # Deleted rows would stay in free pages of the file.
         for path in (self._database, self._calls):
             path.unlink(missing_ok=True)

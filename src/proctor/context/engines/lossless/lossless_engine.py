@@ -16,12 +16,15 @@ from proctor.context.budget import TokenRatio, estimate_tokens, most_bytes
 from proctor.context.check_assembled import MOST_BYTES
 from proctor.context.engine import (
     AssembleResult,
+    CommitResult,
     CompactResult,
     CompactStatus,
     Complete,
     EngineContext,
     EngineInfo,
     EngineSetup,
+    ForgetReason,
+    MaintainReason,
     TurnCommit,
 )
 from proctor.context.engines import check_options
@@ -200,7 +203,7 @@ class LosslessEngine:
             at += each.entries
         self._store.reorder(positions, unchanged=at if unchanged is None else unchanged)
 
-    def commit_turn(self, _ctx: EngineContext, turn: TurnCommit) -> Literal["committed", "duplicate"]:
+    def commit_turn(self, _ctx: EngineContext, turn: TurnCommit) -> CommitResult:
         """Take in a completed turn. One transaction, on disk on return.
 
         Raises EngineError for a known key with other messages.
@@ -268,7 +271,7 @@ class LosslessEngine:
 
     # ── compaction ──
 
-    async def maintain(self, ctx: EngineContext, reason: Literal["bootstrap", "turn", "compaction"]) -> None:
+    async def maintain(self, ctx: EngineContext, reason: MaintainReason) -> None:
         """Compact if the context is larger than 0.9 of the budget; else do nothing."""
         if reason == "compaction":
             return
@@ -351,7 +354,7 @@ class LosslessEngine:
 
     # ── the end ──
 
-    def forget(self, _ctx: EngineContext, _reason: Literal["reset", "delete"]) -> None:
+    def forget(self, _ctx: EngineContext, _reason: ForgetReason) -> None:
         """Delete the database."""
         self._store.forget()
 

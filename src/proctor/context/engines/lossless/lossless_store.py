@@ -9,10 +9,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
+from proctor.context.engine import CommitResult
 from proctor.context.engines.lossless.entry_text import searched_text, valid_text
 from proctor.context.engines.lossless.packed_messages import encode_messages, pack, pack_ids, unpack, unpack_ids
 from proctor.context.engines.lossless.segments import Segment
@@ -249,7 +250,7 @@ class LosslessStore:
 
     def commit(
         self, key: EntryId, messages: Sequence[Message], *, split: Callable[[Sequence[Message]], Iterator[Segment]]
-    ) -> Literal["committed", "duplicate"]:
+    ) -> CommitResult:
         """Add the entries of a turn that are not known yet, once.
 
         Raises EngineError if the key was committed with other messages.
