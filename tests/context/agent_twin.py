@@ -82,6 +82,8 @@ class Agent:
     used: int | None = None
     fixed: int | None = None
     """Tokens of its own prompt."""
+    compacts_at: int | None = None
+    """Used tokens from which it shortens its thread."""
     ends: Callable[[], None] | None = None
     """Ends its next turns, in place of an answer."""
 
@@ -140,7 +142,12 @@ class TwinSession:
 
     async def read_context(self) -> ContextUse:
         agent = self._port.agent
-        return ContextUse(window_tokens=agent.window, used_tokens=agent.used, fixed_prompt_tokens=agent.fixed)
+        return ContextUse(
+            window_tokens=agent.window,
+            used_tokens=agent.used,
+            fixed_prompt_tokens=agent.fixed,
+            compacts_at_tokens=agent.compacts_at,
+        )
 
 
 def shown(message: Message) -> Shown:

@@ -506,6 +506,25 @@ def test_case_26_tokens_of_the_agents_own_prompt_take_no_room_twice_and_compact_
     assert {each.budget.history for each in behaviour.contexts[-2:]} == {40_000}
 
 
+@pytest.mark.requirement("context.usage")
+def test_thread_is_not_given_more_than_fits_before_the_agent_compacts_it(
+    tmp_path: Path, behaviour: Behaviour, agent: Agent
+) -> None:
+    agent.window, agent.used, agent.fixed, agent.compacts_at = 100_000, 41_000, 40_000, 70_000
+
+    async def talk() -> None:
+        async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
+            await sitting.say("One")
+            added = Message(id=EntryId("note"), at_ms=0, part=UserPart(text="x" * 90_000))
+            behaviour.messages = lambda history: [*history, added]
+            context = await sitting.say("Two")
+            assert context is not None
+            # 39,000 would fit into the window, but only 29,000 before the compaction.
+            assert (context.thread, context.given, context.dropped) == ("resume", 0, 1)
+
+    bounded(talk)
+
+
 # ── maintenance that takes its time ──
 
 

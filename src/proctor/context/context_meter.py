@@ -1,6 +1,7 @@
 """Measures how full the agent's context window is, and how many bytes are a token."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from proctor.context.budget import ASSUMED_RATIO, Budget, TokenRatio, budget_for, calibrate, message_bytes
 from proctor.context.model import RecordedTurn
@@ -36,12 +37,14 @@ class ContextMeter:
             return None
         budget = self.budget
         # The tokens in use include the agent's own prompt, which the reserve counts too.
-        fixed = self._use.fixed_prompt_tokens or 0
-        return max(0, budget.window - (budget.reserve - fixed) - self._use.used_tokens)
+        limit = budget.window - (budget.reserve - (self._use.fixed_prompt_tokens or 0))
+        if self._use.compacts_at_tokens is not None:
+            limit = min(limit, self._use.compacts_at_tokens)
+        return max(0, limit - self._use.used_tokens)
 
-    def thread_changed(self) -> None:
-        """Note that another thread is open, or that the agent has shortened this one."""
-        self._use = ContextUse(window_tokens=self._use.window_tokens, fixed_prompt_tokens=self._use.fixed_prompt_tokens)
+    def forget_used(self) -> None:
+        """Forget how full the thread is: another one is open, or the agent has shortened this one."""
+        self._use = replace(self._use, used_tokens=None)
         self._is_comparable = False
 
     def note_given(self, given: Projection) -> None:

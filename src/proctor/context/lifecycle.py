@@ -278,7 +278,7 @@ class ContextLifecycle:
         if isinstance(event, CompactionBegan):
             self._observe_beside("before_compaction", notice)
             return
-        self._meter.thread_changed()
+        self._meter.forget_used()
         if self._use.info.owns_compaction:
             self._log.info("native compaction completed alongside context-engine compaction")
         ended = CompactionNotice(

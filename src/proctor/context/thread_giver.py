@@ -136,7 +136,7 @@ class ThreadGiver:
         )
         if decision.how != "resume":
             raise RefusedError("peer.refused", f"there is no thread that can be continued: {decision.reason}")
-        self._meter.thread_changed()
+        self._meter.forget_used()
         return await self._port.open_thread(ThreadOpening(decision=decision))
 
     def _is_thread_refused(self, error: RefusedError) -> bool:
@@ -326,7 +326,7 @@ class ThreadGiver:
         session = self._port.session
         if decision.how != "start" and session is not None:
             return session
-        self._meter.thread_changed()
+        self._meter.forget_used()
         history = given.items if decision.how == "start" else ()
         return await self._port.open_thread(ThreadOpening(decision=decision, instructions=addition, history=history))
 
