@@ -59,10 +59,6 @@ class ContextRequest:
     before_compaction: tuple[CompactionHook, ...] = ()
     after_compaction: tuple[CompactionHook, ...] = ()
 
-    @property
-    def has_engine(self) -> bool:
-        return self.settings.engine != NO_ENGINE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SittingAgent:

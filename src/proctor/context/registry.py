@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from proctor.config.model import Config
-from proctor.config.plugins import Offer, allowed_ids, find_missing_member, offers_of
+from proctor.config.plugins import Offer, find_missing_member, offers_of
 from proctor.context.adapters import METHODS, adapt_engine
 from proctor.context.check_assembled import type_problem
 from proctor.context.engine import ContextEngine, CreateEngine, EngineInfo, EngineSetup
@@ -20,14 +20,6 @@ GROUP: Final = "proctor.engines"
 def offers() -> Mapping[RuntimeId, Offer]:
     """Return every context engine that an installed package offers, by id."""
     return offers_of(GROUP)
-
-
-def engine_ids(config: Config | None = None) -> list[str]:
-    """Return the ids that may be loaded: the built-in engines, and the plugins that the config names.
-
-    Without `config`, the config of the current folder is used.
-    """
-    return [*allowed_ids(offers(), config)]
 
 
 def engine_by_id(engine_id: str, config: Config | None = None) -> CreateEngine:

@@ -256,11 +256,6 @@ class SessionStore:
         """Return all turns, oldest first."""
         return tuple(_committed(*row) for row in self._connection.execute(f"{_TURNS} order by n"))
 
-    def last_turns(self, most: int) -> tuple[SessionTurn, ...]:
-        """Return the newest turns, oldest first."""
-        rows = self._connection.execute(f"{_TURNS} order by n desc limit ?", (most,)).fetchall()
-        return tuple(_committed(*row) for row in reversed(rows))
-
     def has_history(self) -> bool:
         """Return whether something was said since the session was created or reset."""
         after = self.setup.history_after
@@ -430,7 +425,7 @@ def words_of(message: Message) -> str:
 def turn_row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> SessionTurn:
     """Return a turn as it is stored."""
     is_over = state is not TurnState.ADMITTED
-    is_prompt_lost = is_over and turn.kind != "import"
+    has_outcome = is_over and turn.kind != "import"
     return SessionTurn(
         n=n,
         id=turn.id,
@@ -439,9 +434,9 @@ def turn_row(turn: RecordedTurn, n: int, state: TurnState, sitting: Sitting) -> 
         kind=turn.kind,
         state=state,
         asked_at_ms=turn.asked_at_ms,
-        outcome=turn.ending.outcome if is_prompt_lost else None,
-        code=turn.ending.code if is_prompt_lost else None,
-        detail=turn.ending.detail if is_prompt_lost else None,
+        outcome=turn.ending.outcome if has_outcome else None,
+        code=turn.ending.code if has_outcome else None,
+        detail=turn.ending.detail if has_outcome else None,
         entries=len(turn.messages) if state is TurnState.ACCEPTED else 0,
         context=turn.context,
     )
@@ -480,15 +475,3 @@ def refusing_damage(path: Path) -> Iterator[None]:
         if refusal.code != DATABASE.code:
             raise refusal from error
         raise EvidenceError(DATABASE.code, refusal.what, file=str(path)) from error
-
-
-def compare(stored: Iterable[Message], folded: Iterable[Message]) -> Iterator[tuple[EntryId, str]]:
-    """Yield the id of each entry that differs between the mirror and the record, and how."""
-    left, right = {each.id: each for each in stored}, {each.id: each for each in folded}
-    for id_ in dict.fromkeys((*left, *right)):
-        if id_ not in right:
-            yield id_, "the record has no such entry"
-        elif id_ not in left:
-            yield id_, "the mirror lacks it"
-        elif left[id_] != right[id_]:
-            yield id_, "the mirror has another content than the record"
