@@ -212,7 +212,7 @@ class TwinPort:
         if self.keeper is not None:
             self.keeper.feed(event)
         if self.lifecycle is not None and isinstance(event, model.CompactionBegan | model.CompactionEnded):
-            self.lifecycle.compaction_seen(event)
+            self.lifecycle.note_compaction(event)
 
     async def open_thread(self, opening: ThreadOpening) -> Any:
         self.openings.append(opening)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from proctor.context.binding import ContextWish, ThreadDecision, ThreadReason, decide_thread
+from proctor.context.binding import ContextNeeds, ThreadDecision, ThreadReason, decide_thread
 from proctor.context.model import Binding
 from proctor.context.project import ContextProjection, ProjectionMode
 from proctor.context.thread_fold import SittingFold
@@ -32,8 +32,8 @@ PER_TURN = ContextProjection()
 IN_EPOCH = ContextProjection(mode=ProjectionMode.THREAD_BOOTSTRAP, epoch="a")
 
 
-def wish(**change: Any) -> ContextWish:
-    return ContextWish(
+def needs(**change: Any) -> ContextNeeds:
+    return ContextNeeds(
         **{"engine": "e", "policy_sha256": POLICY, "projection": PER_TURN, "owns_compaction": False, **change}
     )
 
@@ -42,9 +42,9 @@ EVERYTHING_CHANGED = replace(BOUND, engine="f", policy_sha256=OTHER, epoch="b")
 OWNS = {"owns_compaction": True}
 
 # What is bound, what else differs, what the engine wishes, how, and why.
-ROWS: list[tuple[Binding | None, dict[str, Any], ContextWish | None, str, ThreadReason]] = [
+ROWS: list[tuple[Binding | None, dict[str, Any], ContextNeeds | None, str, ThreadReason]] = [
     (None, {}, None, "start", ThreadReason.NONE),
-    (None, {"is_gone": True}, wish(), "start", ThreadReason.NONE),
+    (None, {"is_gone": True}, needs(), "start", ThreadReason.NONE),
     # Without an engine, only what makes the thread unusable starts another one.
     (BOUND, {}, None, "resume", ThreadReason.SAME),
     (BOUND, {"runtime_id": RuntimeId("claude_code")}, None, "start", ThreadReason.RUNTIME),
@@ -59,43 +59,43 @@ ROWS: list[tuple[Binding | None, dict[str, Any], ContextWish | None, str, Thread
         row
         for projection in (PER_TURN, IN_EPOCH)
         for row in (
-            (BOUND, {}, wish(projection=projection), "resume", ThreadReason.SAME),
-            (BOUND, {"tools": "others"}, wish(projection=projection), "start", ThreadReason.TOOLS),
-            (BOUND, {"is_gone": True}, wish(projection=projection), "start", ThreadReason.MISSING),
-            (replace(BOUND, is_fork=True), {}, wish(projection=projection), "fork", ThreadReason.FORK),
-            (replace(BOUND, is_unknown=True), {}, wish(projection=projection), "start", ThreadReason.UNKNOWN),
-            (replace(BOUND, is_compacting=True), {}, wish(projection=projection), "start", ThreadReason.UNKNOWN),
-            (replace(BOUND, is_compacted=True), {}, wish(projection=projection), "resume", ThreadReason.SAME),
+            (BOUND, {}, needs(projection=projection), "resume", ThreadReason.SAME),
+            (BOUND, {"tools": "others"}, needs(projection=projection), "start", ThreadReason.TOOLS),
+            (BOUND, {"is_gone": True}, needs(projection=projection), "start", ThreadReason.MISSING),
+            (replace(BOUND, is_fork=True), {}, needs(projection=projection), "fork", ThreadReason.FORK),
+            (replace(BOUND, is_unknown=True), {}, needs(projection=projection), "start", ThreadReason.UNKNOWN),
+            (replace(BOUND, is_compacting=True), {}, needs(projection=projection), "start", ThreadReason.UNKNOWN),
+            (replace(BOUND, is_compacted=True), {}, needs(projection=projection), "resume", ThreadReason.SAME),
             (
                 replace(BOUND, is_compacted=True),
                 {},
-                wish(projection=projection, **OWNS),
+                needs(projection=projection, **OWNS),
                 "start",
                 ThreadReason.COMPACTED,
             ),
-            (BOUND, {}, wish(projection=projection, has_room=False), "resume", ThreadReason.SAME),
-            (BOUND, {}, wish(projection=projection, has_room=False, **OWNS), "start", ThreadReason.FULL),
+            (BOUND, {}, needs(projection=projection, has_room=False), "resume", ThreadReason.SAME),
+            (BOUND, {}, needs(projection=projection, has_room=False, **OWNS), "start", ThreadReason.FULL),
         )
     ),
     # `per_turn` never starts a thread because context changed.
-    (EVERYTHING_CHANGED, {}, wish(), "resume", ThreadReason.SAME),
+    (EVERYTHING_CHANGED, {}, needs(), "resume", ThreadReason.SAME),
     # `thread_bootstrap` does.
-    (replace(BOUND, epoch="b"), {}, wish(projection=IN_EPOCH), "start", ThreadReason.EPOCH),
-    (replace(BOUND, epoch=None), {}, wish(projection=IN_EPOCH), "start", ThreadReason.EPOCH),
-    (replace(BOUND, policy_sha256=OTHER), {}, wish(projection=IN_EPOCH), "start", ThreadReason.POLICY),
-    (replace(BOUND, engine="f"), {}, wish(projection=IN_EPOCH), "start", ThreadReason.POLICY),
-    (EVERYTHING_CHANGED, {}, wish(projection=IN_EPOCH), "start", ThreadReason.POLICY),
+    (replace(BOUND, epoch="b"), {}, needs(projection=IN_EPOCH), "start", ThreadReason.EPOCH),
+    (replace(BOUND, epoch=None), {}, needs(projection=IN_EPOCH), "start", ThreadReason.EPOCH),
+    (replace(BOUND, policy_sha256=OTHER), {}, needs(projection=IN_EPOCH), "start", ThreadReason.POLICY),
+    (replace(BOUND, engine="f"), {}, needs(projection=IN_EPOCH), "start", ThreadReason.POLICY),
+    (EVERYTHING_CHANGED, {}, needs(projection=IN_EPOCH), "start", ThreadReason.POLICY),
     # What is lost comes before what is replaced.
-    (replace(EVERYTHING_CHANGED, is_unknown=True), {"tools": "x"}, wish(**OWNS), "start", ThreadReason.TOOLS),
+    (replace(EVERYTHING_CHANGED, is_unknown=True), {"tools": "x"}, needs(**OWNS), "start", ThreadReason.TOOLS),
 ]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at} {row[4]}" for at, row in enumerate(ROWS)])
-def test_decision_table(row: tuple[Binding | None, dict[str, Any], ContextWish | None, str, ThreadReason]) -> None:
+def test_decision_table(row: tuple[Binding | None, dict[str, Any], ContextNeeds | None, str, ThreadReason]) -> None:
     binding, change, wanted, how, reason = row
     asked = {"runtime_id": CODEX, "tools": "none", "process": None, **change}
     thread = None if how == "start" else ThreadId("t")
-    assert decide_thread(binding, wish=wanted, **asked) == ThreadDecision(how=how, reason=reason, thread=thread)  # type: ignore[arg-type]
+    assert decide_thread(binding, needs=wanted, **asked) == ThreadDecision(how=how, reason=reason, thread=thread)  # type: ignore[arg-type]
 
 
 def test_decision_table_has_every_reason_but_that_of_a_retry() -> None:

@@ -49,7 +49,7 @@ class KeptTurns:
         """Take a recorded event."""
         self._port.feed(event)
         if self.lifecycle is not None and isinstance(event, CompactionBegan | CompactionEnded):
-            self.lifecycle.compaction_seen(event)
+            self.lifecycle.note_compaction(event)
         self.keeper.feed(event)
         self._supervision.last_turn = self.keeper.last_turn
 

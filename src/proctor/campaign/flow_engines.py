@@ -204,8 +204,8 @@ async def _open_sitting(
             keeper = SessionKeeper(kept, sitting, first_turn=first_turn)
             await keeper.begin(SessionSettings(runtime=candidate.runtime_id, context=engine.settings))
             try:
-                sits = KeptSitting(keeper=keeper, engine=use)
-                yield AttemptSession(context=context_ref(use.info), kept=sits, tools=tools, refusal=None)
+                kept_sitting = KeptSitting(keeper=keeper, engine=use)
+                yield AttemptSession(context=context_ref(use.info), kept=kept_sitting, tools=tools, refusal=None)
             finally:
                 # Shielded, so that the turn of a cancelled caller is stored; each write is bounded.
                 with anyio.CancelScope(shield=True):

@@ -53,7 +53,7 @@ class ThreadDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextWish:
+class ContextNeeds:
     """What a context engine needs of the thread in a turn."""
 
     engine: str
@@ -70,12 +70,12 @@ def decide_thread(
     runtime_id: RuntimeId,
     tools: str,
     process: ProcessId | None,
-    wish: ContextWish | None = None,
+    needs: ContextNeeds | None = None,
     is_gone: bool = False,
 ) -> ThreadDecision:
     """Decide for a turn on this runtime, with these tools, in this process of a pool or in its own.
 
-    `wish` is None without a context engine: only the thread then remembers, and a new one is started only if it must
+    `needs` is None without a context engine: only the thread then remembers, and a new one is started only if it must
     be. `is_gone` is whether the agent was found not to have the thread.
 
     >>> binding = Binding(runtime_id=RuntimeId("codex_app_server"), thread=ThreadId("t"), tools="none")
@@ -85,7 +85,7 @@ def decide_thread(
     if binding is None:
         return ThreadDecision(how="start", reason=ThreadReason.NONE)
     lost = _why_lost(binding, runtime_id=runtime_id, tools=tools, process=process, is_gone=is_gone)
-    reason = lost or (None if wish is None else _why_replaced(binding, wish))
+    reason = lost or (None if needs is None else _why_replaced(binding, needs))
     if reason is not None:
         return ThreadDecision(how="start", reason=reason)
     if binding.is_fork:
@@ -106,17 +106,17 @@ def _why_lost(
     return ThreadReason.MISSING if is_gone else None
 
 
-def _why_replaced(binding: Binding, wish: ContextWish) -> ThreadReason | None:
+def _why_replaced(binding: Binding, needs: ContextNeeds) -> ThreadReason | None:
     """Return why the engine needs another thread, although this one could be continued. None if it does not."""
     if binding.is_unknown or binding.is_compacting:
         return ThreadReason.UNKNOWN
-    if wish.owns_compaction and binding.is_compacted:
+    if needs.owns_compaction and binding.is_compacted:
         return ThreadReason.COMPACTED
-    if wish.projection.mode is ProjectionMode.THREAD_BOOTSTRAP:
-        if (binding.engine, binding.policy_sha256) != (wish.engine, wish.policy_sha256):
+    if needs.projection.mode is ProjectionMode.THREAD_BOOTSTRAP:
+        if (binding.engine, binding.policy_sha256) != (needs.engine, needs.policy_sha256):
             return ThreadReason.POLICY
-        if binding.epoch != wish.projection.epoch:
+        if binding.epoch != needs.projection.epoch:
             return ThreadReason.EPOCH
-    if wish.owns_compaction and not wish.has_room:
+    if needs.owns_compaction and not needs.has_room:
         return ThreadReason.FULL
     return None

@@ -47,7 +47,7 @@ class CommitQueue:
         """Return what was recorded last of this turn's commit. None if nothing was."""
         return self._last if self._last is not None and self._last.turn == turn else None
 
-    def bootstrapped(self) -> None:
+    def note_bootstrap(self) -> None:
         """Note that the engine was given the whole history, and with it every turn that it refused before."""
         self._blocked = None
 

@@ -50,7 +50,7 @@ class ContextFold:
     def feed(self, event: Event) -> None:
         match event:
             case ContextAssembled():
-                self._chosen(event)
+                self._note_choice(event)
             case ContextDegraded(code=code, detail=detail) if self.context is not None:
                 self.context = replace(self.context, degraded=f"{detail} ({code})")
             case ThreadLeft() if self.context is not None:
@@ -58,7 +58,7 @@ class ContextFold:
                 self.context, self._is_unseen = replace(self.context, given=0, how="none"), False
             case HistoryGiven(how="items"):
                 self._is_unseen = self._is_unseen or bool(event.entries) or event.instructions_sha256 is not None
-                self._given(len(event.entries), "items")
+                self._note_given(len(event.entries), "items")
             case HistoryGiven(how="text"):
                 # The agent refused the prompt with what was quoted in it.
                 self._offered = 0
@@ -73,12 +73,12 @@ class ContextFold:
                     self.context = replace(self.context, sha256=sha256)
             case TurnBegan() if self._offered:
                 # The agent took the prompt, and with it the quoted messages.
-                self._given(self._offered, "text")
+                self._note_given(self._offered, "text")
                 self._offered = 0
             case _:
                 pass
 
-    def _chosen(self, event: ContextAssembled) -> None:
+    def _note_choice(self, event: ContextAssembled) -> None:
         before, self.context = self.context, _context_of(event)
         if before is not None and event.thread == "resume":
             # The same turn in another form, on the thread that is open already.
@@ -86,7 +86,7 @@ class ContextFold:
                 self.context, thread=before.thread, reason=before.reason, given=before.given, degraded=before.degraded
             )
 
-    def _given(self, count: int, how: str) -> None:
+    def _note_given(self, count: int, how: str) -> None:
         if self.context is not None and count:
             self.context = replace(
                 self.context, given=self.context.given + count, how="items" if how == "items" else "text"

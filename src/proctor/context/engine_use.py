@@ -116,7 +116,7 @@ class ContextLog:
         }
         log.info(event, extra=extra)
 
-    def turn_over(
+    def info_of_turn(
         self, event: LogEvent, turn: RecordedTurn, *, reason: str | None = None, source: str | None = None
     ) -> None:
         """Log one event of a turn that is over."""

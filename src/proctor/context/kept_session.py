@@ -90,17 +90,17 @@ class KeptSession:
         self.bind_thread(fold)
         if sitting.is_ephemeral:
             self.forget_thread()
-        for left in self.store.turns():
-            if left.sitting == sitting.n and left.state is TurnState.ADMITTED:
-                lost = RecordedTurn(
-                    id=left.id,
-                    kind=left.kind,
-                    asked_at_ms=left.asked_at_ms,
+        for stored in self.store.turns():
+            if stored.sitting == sitting.n and stored.state is TurnState.ADMITTED:
+                unrecorded = RecordedTurn(
+                    id=stored.id,
+                    kind=stored.kind,
+                    asked_at_ms=stored.asked_at_ms,
                     ending=replace(NOT_ENDED, detail="its record does not exist any more"),
                     messages=(),
                     thread=None,
                 )
-                self.store.settle(lost, sitting=sitting)
+                self.store.settle(unrecorded, sitting=sitting)
         self.store.close_sitting(sitting)
 
     def bind_thread(self, fold: SittingFold) -> None:

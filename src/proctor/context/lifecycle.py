@@ -88,12 +88,12 @@ class ContextLifecycle:
         with self._keeper.history() as history:
             request = PromptRequest(turn=turn, text=text, history=history, output_schema=output_schema)
             await self._wait_for_maintenance()
-            unkept = self._tolerated(self._take_maintenance_problem())
-            queued = self._tolerated(await self._commits.commit())
-            unknown = self._tolerated(await self.bootstrap_engine(history))
-            unkept = self._tolerated(self._take_maintenance_problem()) or unkept
+            maintenance = self._tolerated(self._take_maintenance_problem())
+            commit = self._tolerated(await self._commits.commit())
+            bootstrap = self._tolerated(await self.bootstrap_engine(history))
+            maintenance = self._tolerated(self._take_maintenance_problem()) or maintenance
             assembled = await self.assemble_context(request, self._meter.budget)
-            problem = assembled.problem or unknown or queued or unkept
+            problem = assembled.problem or bootstrap or commit or maintenance
             await self._giver.take_turn(request, assembled, problem=problem)
             if self._was_too_long():
                 budget = self._meter.budget
@@ -119,7 +119,7 @@ class ContextLifecycle:
                 self._log.info("bootstrap failed", reason=error.code)
                 return error
             self._log.info("bootstrap completed")
-            self._commits.bootstrapped()
+            self._commits.note_bootstrap()
             self.run_maintenance("bootstrap")
             # Also in the background: what was said before may be more than fits before it is shortened.
             await self._wait_for_maintenance(is_needed=True)
@@ -182,7 +182,7 @@ class ContextLifecycle:
         if turn.state is not TurnState.ACCEPTED:
             why = f"the turn ended as {turn.ending.outcome}"
             self._commits.skip(turn, why=why)
-            self._log.turn_over("maintenance skipped", turn, reason=why)
+            self._log.info_of_turn("maintenance skipped", turn, reason=why)
             return
         problem: ProctorError | None
         is_stored = self._keeper.problem is None
@@ -195,12 +195,12 @@ class ContextLifecycle:
             problem = error
         made = self._commits.status_of(turn.id)
         if made is not None and made.status == "committed":
-            self._log.turn_over("finalize completed", turn, source=made.source)
+            self._log.info_of_turn("finalize completed", turn, source=made.source)
             self.run_maintenance("turn")
         else:
             reason = "an earlier turn waits" if problem is None else problem.code
-            self._log.turn_over("finalize failed", turn, reason=reason)
-            self._log.turn_over("maintenance skipped", turn, reason=reason)
+            self._log.info_of_turn("finalize failed", turn, reason=reason)
+            self._log.info_of_turn("maintenance skipped", turn, reason=reason)
 
     def context_of(self, turn: RecordedTurn | None) -> TurnContext | None:
         """Return what the engine did for a turn, with what is known of its commit."""
@@ -268,7 +268,7 @@ class ContextLifecycle:
         """Open the session's thread as it is, if it is not open. Raises RefusedError if it cannot be continued."""
         return await self._giver.resume_thread()
 
-    def compaction_seen(self, event: CompactionBegan | CompactionEnded) -> None:
+    def note_compaction(self, event: CompactionBegan | CompactionEnded) -> None:
         """Note that the agent begins or has ended to shorten its thread. The hooks run beside the turn."""
         notice = CompactionNotice(
             backend=self._port.runtime_id,

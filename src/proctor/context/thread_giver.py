@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from proctor.context.binding import ContextWish, ThreadDecision, ThreadReason, decide_thread
+from proctor.context.binding import ContextNeeds, ThreadDecision, ThreadReason, decide_thread
 from proctor.context.budget import Budget, TokenEstimate, estimate_messages
 from proctor.context.context_meter import ContextMeter
 from proctor.context.engine import AssembleResult
@@ -149,7 +149,7 @@ class ThreadGiver:
         if because is not None:
             return ThreadDecision(how="start", reason=because)
         binding, info = self._keeper.binding, self._use.info
-        wish = ContextWish(
+        needs = ContextNeeds(
             engine=info.id,
             policy_sha256=self._use.policy_sha256(assembled.projection.fingerprint),
             projection=assembled.projection,
@@ -162,7 +162,7 @@ class ThreadGiver:
             tools=self._use.tools_digest,
             process=self._use.process,
             # A turn without its context continues the thread that there is.
-            wish=wish if assembled.problem is None else None,
+            needs=needs if assembled.problem is None else None,
             is_gone=is_gone,
         )
         if decision.how == "fork" and binding is not None and self._use.is_origin_continued:
