@@ -412,7 +412,7 @@ def test_edited_entry_differs_from_the_record_until_it_is_rebuilt(lab: Lab) -> N
         )
     found = said(lab, "verify", "shop", code=5)
     assert [each["code"] for each in found["findings"]] == ["session.differs"]
-    assert "has another content than the record" in found["findings"][0]["detail"]
+    assert "differs from the record" in found["findings"][0]["detail"]
     assert said(lab, "verify", "shop", "--rebuild")["isRebuilt"]
     assert said(lab, "verify", "shop")["findings"] == []
     after = said(lab, "show", "shop")

@@ -165,7 +165,7 @@ def _runs_of(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterable[
 
 
 def _runs_that_name(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterator[RunId]:
-    """Yield the runs from which a damaged store would be made again."""
+    """Yield the runs from which a damaged store would be rebuilt."""
     keys = {key}
     with suppress(EvidenceError):
         keys |= {each.session for each in read_header(paths).ancestors}

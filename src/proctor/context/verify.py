@@ -1,4 +1,4 @@
-"""Compare a session with the record of its sittings, check its engines, and make its store again."""
+"""Compare a session with the record of its sittings, check its engines, and rebuild its store."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -61,7 +61,7 @@ class SessionVerification(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     findings: tuple[Finding, ...]
     """What differs, or cannot be compared."""
     is_rebuilt: bool = False
-    """Whether the store was made again from the record before."""
+    """Whether the store was rebuilt from the record before the comparison."""
     set_aside: tuple[str, ...] = ()
     """Ids of the context engines whose state was set aside, so that they are given the history again."""
 
@@ -149,7 +149,7 @@ def _compare_turns(
             # What the engine has of it became known later than the record.
             row = turn_row(shown, kept.n, shown.state, sitting)
             if kept.state.is_completed != row.state.is_completed or _as_recorded(kept) != _as_recorded(row):
-                yield f"turn {kept.n} ended otherwise by the record"
+                yield f"turn {kept.n} ended differently in the record"
             yield from _compare_messages(kept, shown, tuple(store.messages(turn=kept.n)))
 
 
@@ -166,9 +166,9 @@ def _compare_messages(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Me
         if mirrored is None:
             yield f"turn {kept.n} lacks the entry {folded.id}"
         elif folded is None:
-            yield f"turn {kept.n} has the entry {mirrored.id}, which the record has not"
+            yield f"turn {kept.n} has the entry {mirrored.id}, which is not in the record"
         else:
-            yield f"turn {kept.n}: the entry {mirrored.id} has another content than the record"
+            yield f"turn {kept.n}: the entry {mirrored.id} differs from the record"
 
 
 # ── making the store and the state of engines again ──
@@ -177,7 +177,7 @@ def _compare_messages(kept: SessionTurn, shown: RecordedTurn, messages: tuple[Me
 def repair_session(root: RootPaths, key: str, *, check_engine: CheckEngine) -> SessionVerification:
     """Verify a session, and make again what is damaged or differs. Returns how it then agrees.
 
-    The store is made again from the record. The state of an engine is set aside, and the next turn gives the engine
+    The store is rebuilt from the record. The state of an engine is set aside, and the next turn gives the engine
     the whole history. Raises as `rebuild_session`.
     """
     paths = find_session(root, key)
@@ -212,7 +212,7 @@ def _set_aside(paths: SessionPaths, engine: str) -> None:
 
 
 def rebuild_session(root: RootPaths, key: str) -> None:
-    """Make the store of a session again from the record of its sittings. The old one is kept as `session.db.old`.
+    """Rebuild the store of a session from the record of its sittings. The old one is kept as `session.db.old`.
 
     How the last sitting was opened is taken from the old store, if that can be read. A reset after the last sitting is
     in no record, and lost. Raises InputError if there is no such session, EvidenceError if its header is damaged,
@@ -243,12 +243,12 @@ def _read_settings(paths: SessionPaths) -> SessionSettings | None:
 
 
 def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None:
-    most = _turns_by_session(header)
+    turns_of = _turns_by_session(header)
     for ref, sitting in _find_sittings(root, header):
         fold = SittingFold(sitting, before=store.binding[0])
         store.begin_sitting(sitting)
         for turn in turns_in(read_rows(attempt_paths(root, sitting).frames, Row), sitting, fold):
-            if store.next_turn() <= most[ref.session]:
+            if store.next_turn() <= turns_of[ref.session]:
                 store.settle(turn, sitting=sitting)
         store.note_recorded_commits(fold.commits.values())
         store.close_sitting(sitting)
@@ -264,7 +264,7 @@ def _turns_by_session(header: SessionHeader) -> dict[SessionKey, int]:
 
 def _find_sittings(root: RootPaths, header: SessionHeader) -> list[tuple[SittingRef, Sitting]]:
     """Return the sittings of a session, and of those that it was forked from up to then, oldest first."""
-    most = _turns_by_session(header)
+    turns_of = _turns_by_session(header)
     found: dict[int, tuple[SittingRef, Sitting]] = {}
     for run in root.runs():
         for paths in run.attempts():
@@ -273,7 +273,7 @@ def _find_sittings(root: RootPaths, header: SessionHeader) -> list[tuple[Sitting
             except EvidenceError:
                 continue
             ref = record.sitting
-            if ref is not None and ref.first_turn <= most.get(ref.session, 0):
+            if ref is not None and ref.first_turn <= turns_of.get(ref.session, 0):
                 found[ref.n] = ref, _sitting_of(record, ref, paths, is_foreign=ref.session != header.id)
     return [found[n] for n in sorted(found)]
 

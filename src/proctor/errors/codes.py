@@ -172,7 +172,7 @@ CODES: dict[str, Meaning] = {
     "session.exists": Meaning("A session has this id already.", "Use another id, or delete that session."),
     "session.differs": Meaning(
         "The session's mirror differs from the record of its sittings.",
-        "Run `proctor session verify ID --rebuild` to make it again from the evidence.",
+        "Run `proctor session verify ID --rebuild` to rebuild it from the evidence.",
     ),
     "session.no-evidence": Meaning(
         "The record of a sitting was deleted, so the session cannot be compared with it.",
@@ -186,7 +186,7 @@ CODES: dict[str, Meaning] = {
     ),
     "session.damaged": Meaning(
         "The session's store is damaged, or written by another program or version.",
-        "Run `proctor session verify ID --rebuild` to make it again from the evidence.",
+        "Run `proctor session verify ID --rebuild` to rebuild it from the evidence.",
     ),
     "session.layout": Meaning(
         "The folder holds conversations in a layout that this Proctor does not read.",

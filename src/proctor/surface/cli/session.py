@@ -315,7 +315,7 @@ def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> i
     """Compare a session with the evidence of its turns.
 
     Derives every turn and entry again from the record, and checks what its context engines keep.
-    --rebuild makes session.db again from the record if they differ, or if it is damaged; the old file
+    --rebuild rebuilds session.db from the record if they differ, or if it is damaged; the old file
     is kept as session.db.old. It sets aside a damaged or newer state of an engine, in engines.old;
     the next turn then gives the engine the whole history. Exits 0 if they agree, 4 if evidence was
     deleted, 5 if an entry differs or the state of an engine cannot be used.
@@ -481,7 +481,7 @@ COMMANDS = {
                 "--rebuild",
                 dest="is_rebuilt",
                 action="store_true",
-                help="Make session.db again from the record if it differs or is damaged, and set aside what an engine"
+                help="Rebuild session.db from the record if it differs or is damaged, and set aside what an engine"
                 " cannot use.",
             ),
             ROOT,

@@ -229,7 +229,7 @@ def render_verification(found: SessionVerification) -> RenderableType:
     counts = f"{plural(found.turns, 'turn')} with {entries}"
     parts: list[RenderableType] = [render_findings(found.findings)] if found.findings else []
     if found.is_rebuilt:
-        parts.append(Text("session.db was made again from the record; the old one is kept as session.db.old."))
+        parts.append(Text("session.db was rebuilt from the record; the old one is kept as session.db.old."))
     parts += (
         Text(
             f"The state of the engine {legible(id_)} is kept in engines.old; the next turn gives it the whole history."
@@ -244,7 +244,10 @@ def render_verification(found: SessionVerification) -> RenderableType:
             parts.append(Text(f"{legible(found.id)} agrees with its record: {counts} compared.", style="green"))
         case Exit.UNVERIFIED:
             parts.append(
-                Text(f"{counts} compared; the others cannot be, because their record is gone.", style="yellow")
+                Text(
+                    f"{counts} compared; the record of the others was deleted, so they cannot be compared.",
+                    style="yellow",
+                )
             )
         case _:
             parts.append(Text(f"{legible(found.id)} differs from its record.", style="bold red"))

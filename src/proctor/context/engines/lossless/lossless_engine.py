@@ -112,7 +112,7 @@ class _ModelUse:
 class LosslessEngine:
     """The context engine. Its history is always a beginning of the session's; what was said since is in the tail.
 
-    A damaged database is set aside, and made again from the history of the next call that has it.
+    A damaged database is set aside, and rebuilt from the history of the next call that has it.
     """
 
     def __init__(self, store: LosslessStore, *, summary_tokens: int) -> None:
@@ -184,7 +184,7 @@ class LosslessEngine:
     def _reconcile(self, history: History) -> None:
         """Put what is known into the order of the history, with what was missing between it.
 
-        Summaries of entries after the first that was missing are removed, and are made again by maintenance. Entries
+        Summaries of entries after the first that was missing are removed, and are rebuilt by maintenance. Entries
         that the history does not have come last.
         """
         new = self._store.without_known(tuple(history))
