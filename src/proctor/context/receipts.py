@@ -1,8 +1,6 @@
 """Receipts of the turns that an engine has taken in: keys and digests, in a file of the engine's folder."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +8,7 @@ from proctor.canonical import digest_bytes
 from proctor.context.engine import CommitResult, TurnCommit
 from proctor.context.payload import json_text
 from proctor.errors import InputError, MachineError
-from proctor.evidence.database import Database
+from proctor.evidence.database import Database, transaction
 from proctor.ids import Digest
 
 NAME: Final = "receipts.db"
@@ -44,7 +42,7 @@ class CommitReceipts:
 
     def add(self, turn: TurnCommit) -> CommitResult:
         """Add the receipt for a turn, unless there is one. Raises InputError if there is one with other messages."""
-        with DATABASE.open(self._path) as connection, _transaction(connection):
+        with DATABASE.open(self._path) as connection, transaction(connection):
             if _find(connection, turn):
                 return "duplicate"
             connection.execute("insert into receipt values (?, ?)", (turn.key, _digest(turn)))
@@ -81,14 +79,3 @@ def _digest(turn: TurnCommit) -> Digest:
     """Return the digest of what was said. A turn that is committed again may have another budget or usage."""
     said = [[message.id, message.part, message.is_tainted] for message in turn.messages]
     return digest_bytes(json_text(said).encode("utf-8", "surrogatepass"))
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("begin immediate")
-    try:
-        yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    connection.execute("commit")

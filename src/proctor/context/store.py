@@ -26,7 +26,7 @@ from proctor.errors import EngineError, EvidenceError, MachineError
 from proctor.event.message import CallPart, Message, Part, ResultPart, SummaryPart, UserPart
 from proctor.event.model import TurnCommitted
 from proctor.event.row import CommitStatus
-from proctor.evidence.database import REFUSALS, Database
+from proctor.evidence.database import REFUSALS, Database, transaction
 from proctor.ids import EntryId
 
 VERSION: Final = 1
@@ -117,7 +117,7 @@ class SessionStore:
 
         Raises MachineError if another change came first: a stale holder must not overwrite its successor's binding.
         """
-        with self._transaction():
+        with transaction(self._connection):
             self._bind(binding, revision=revision)
             for change in changes:
                 self._hold(change)
@@ -167,7 +167,7 @@ class SessionStore:
         `ending` is the sitting that is open, if any. It is closed in the same change: settled after a crash, its record
         would bring its thread back.
         """
-        with self._transaction():
+        with transaction(self._connection):
             _, revision = self.binding
             self._bind(None, revision=revision)
             self._hold(HeldChange(do="clear"))
@@ -199,7 +199,7 @@ class SessionStore:
 
     def take_over_sittings(self) -> None:
         """Mark all sittings as those of the session that this one was forked from."""
-        with self._transaction():
+        with transaction(self._connection):
             for each in self.sittings():
                 foreign = replace(each, is_foreign=True, state=SittingState.CLOSED)
                 self._connection.execute("update sitting set sitting = ? where n = ?", (_encode(foreign), each.n))
@@ -222,12 +222,12 @@ class SessionStore:
 
     def admit(self, turn: RecordedTurn, *, sitting: Sitting) -> None:
         """Note a turn that is about to be requested from the agent. Its ending does not count yet."""
-        with self._transaction():
+        with transaction(self._connection):
             self._insert_turn(turn, TurnState.ADMITTED, sitting)
 
     def settle(self, turn: RecordedTurn, *, sitting: Sitting) -> bool:
         """Write how a turn ended, and its entries if it completed. Returns False if it was settled before."""
-        with self._transaction():
+        with transaction(self._connection):
             known = self.turn(turn.id)
             if known is not None and known.state is not TurnState.ADMITTED:
                 return False
@@ -290,7 +290,7 @@ class SessionStore:
     def note_recorded_commits(self, commits: Iterable[TurnCommitted]) -> None:
         """Note what the record of a sitting says of commits."""
         states = {"committed": TurnState.ACKNOWLEDGED, "blocked": TurnState.BLOCKED}
-        with self._transaction():
+        with transaction(self._connection):
             for commit in commits:
                 turn = self.turn(commit.turn)
                 if turn is not None and commit.status in states:
@@ -303,7 +303,7 @@ class SessionStore:
 
         Raises EngineError for a replacement of another kind than its entry; then none is stored.
         """
-        with self._transaction():
+        with transaction(self._connection):
             return sum(self._replace(id_, message) for id_, message in replacements.items())
 
     def _replace(self, id_: EntryId, message: Message) -> bool:
@@ -375,16 +375,6 @@ class SessionStore:
             self._connection.backup(target)
         finally:
             target.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("begin immediate")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("rollback")
-            raise
-        self._connection.execute("commit")
 
 
 def _committed(row: bytes, state: str | None, detail: str | None) -> SessionTurn:

@@ -21,6 +21,18 @@ _LOG_INDEX_BYTES: Final = 32 * 1024
 REFUSALS = (sqlite3.Error, OverflowError)
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make all changes in the `with` block, or none if it raises."""
+    connection.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
     """A kind of database file."""

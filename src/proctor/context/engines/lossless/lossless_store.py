@@ -22,7 +22,7 @@ from proctor.context.engines.lossless.stored_summary import StoredSegment, Summa
 from proctor.context.word_query import fts_query
 from proctor.errors import EngineError, MachineError, disk_error
 from proctor.event.message import Message
-from proctor.evidence.database import REFUSALS, Database
+from proctor.evidence.database import REFUSALS, Database, transaction
 from proctor.ids import EntryId, SessionKey
 
 FILE_NAME: Final = "lossless.db"
@@ -343,13 +343,8 @@ class LosslessStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, self._refusing():
             connection = self._connect()
-            connection.execute("begin immediate")
-            try:
+            with transaction(connection):
                 yield connection
-            except BaseException:
-                connection.execute("rollback")
-                raise
-            connection.execute("commit")
 
     def _connect(self) -> sqlite3.Connection:
         if self._is_closed:
