@@ -72,7 +72,7 @@ DEADLINES: Final = Deadlines()
 
 
 @dataclass(slots=True)
-class _Record:
+class _EngineRecord:
     """The failures of one engine since its last success."""
 
     in_a_row: int = 0
@@ -92,7 +92,7 @@ class EngineHealth:
     def __init__(self, *, most_failures: int = MOST_FAILURES, pause_s: float = PAUSE_S) -> None:
         self._most_failures = most_failures
         self._pause_s = pause_s
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _EngineRecord] = {}
         self._lock = threading.Lock()
 
     def quarantine(self, engine: str) -> str | None:
@@ -126,7 +126,7 @@ class EngineHealth:
     def fail(self, engine: str, method: str, *, reason: str, now_s: float) -> None:
         """Report a call that failed."""
         with self._lock:
-            record = self._records.setdefault(engine, _Record())
+            record = self._records.setdefault(engine, _EngineRecord())
             record.in_a_row += 1
             record.by_method[method] = record.by_method.get(method, 0) + 1
             if record.is_testing or max(record.in_a_row, record.by_method[method]) >= self._most_failures:

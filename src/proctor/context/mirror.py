@@ -29,7 +29,7 @@ _PARTS_OF_ITEMS: Final[Mapping[str, type[UserPart] | type[AgentPart]]] = {"promp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _EntryDraft:
     """An entry whose id is not known yet: that depends on how many entries its frame yields."""
 
     frame: int
@@ -55,7 +55,7 @@ class MirrorFold:
         self._imports = is_import
         self._kind: TurnKind | None = None
         self._asked = (0, 0)
-        self._drafts: list[_Draft] = []
+        self._drafts: list[_EntryDraft] = []
         self._calls: dict[CallId, int] = {}
         self._is_tainted = False
 
@@ -126,7 +126,7 @@ class MirrorFold:
 
     def _add(self, event: Event, part: Part, *, call: int | None = None) -> None:
         self._drafts.append(
-            _Draft(
+            _EntryDraft(
                 frame=event.frame,
                 at_ms=event.at_ms,
                 part=part,
@@ -144,7 +144,9 @@ class MirrorFold:
         elif event.input is not None and isinstance(part := self._drafts[at].part, CallPart) and part.input is None:
             began = self._drafts[at]
             whole = CallPart(kind=part.kind, name=part.name, input=event.input)
-            self._drafts[at] = _Draft(frame=began.frame, at_ms=began.at_ms, part=whole, is_tainted=began.is_tainted)
+            self._drafts[at] = _EntryDraft(
+                frame=began.frame, at_ms=began.at_ms, part=whole, is_tainted=began.is_tainted
+            )
         self._is_tainted = self._is_tainted or event.kind in _TAINTING
         self._add_result(event, event.name, event.output, ok=event.ok, call=at)
 
@@ -185,7 +187,7 @@ class MirrorFold:
         )
 
 
-def _with_call(draft: _Draft, ids: list[EntryId]) -> Part:
+def _with_call(draft: _EntryDraft, ids: list[EntryId]) -> Part:
     part = draft.part
     if draft.call is None or not isinstance(part, ResultPart):
         return part

@@ -71,11 +71,6 @@ class AskedTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     exit: int
     """Exit code: 0 if the turn completed, 1 if the agent failed, 3 for infrastructure, 130 if it was interrupted."""
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the session knows how the turn ended. If not, the next opening settles it from the record."""
-        return self.turn.state is not TurnState.ADMITTED
-
 
 def choose_settings(stored: SessionSettings | None, given: SessionOptions) -> SessionSettings:
     """Return how to open a session: as given, and for the rest as it was opened last.

@@ -32,13 +32,13 @@ def select(summaries: Sequence[Message], history: History, *, begin: int, room_b
     tail = _read_tail(history, begin=begin, most_bytes=room_bytes)
     turns = list(_split_turns(tail))
     newest = turns.pop() if turns else []
-    room = _Room(room_bytes)
+    room = _TailRoom(room_bytes)
     fits = room.take(newest)
     if fits:
         kept_summaries = _newest_that_fit([[each] for each in summaries], room)
         kept = [*_newest_that_fit(turns, room), *newest]
     else:
-        half = _Room(room_bytes // 2)
+        half = _TailRoom(room_bytes // 2)
         kept_summaries = _newest_that_fit([[each] for each in summaries], half)
         room.take(kept_summaries)
         kept = _newest_of_turn(newest, room)
@@ -52,7 +52,7 @@ def select(summaries: Sequence[Message], history: History, *, begin: int, room_b
     )
 
 
-class _Room:
+class _TailRoom:
     """How many bytes are left."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -100,13 +100,13 @@ def _split_turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
         yield turn
 
 
-def _newest_that_fit(groups: Sequence[list[Message]], room: _Room) -> list[Message]:
+def _newest_that_fit(groups: Sequence[list[Message]], room: _TailRoom) -> list[Message]:
     """Return the messages of the newest groups, up to the first that does not fit."""
     kept = list(takewhile(room.take, reversed(groups)))
     return [message for group in reversed(kept) for message in group]
 
 
-def _newest_of_turn(turn: Sequence[Message], room: _Room) -> list[Message]:
+def _newest_of_turn(turn: Sequence[Message], room: _TailRoom) -> list[Message]:
     """Return what fits of a turn: the user's first text, and the newest of the rest, calls with their results."""
     first = [message for message in turn[:1] if isinstance(message.part, UserPart) and room.take([message])]
     units: dict[EntryId, list[Message]] = {}
