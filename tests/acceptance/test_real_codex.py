@@ -59,7 +59,9 @@ def test_a_command_and_a_patch_really_happen_however_the_agent_is_contained(
     assert "+seen" in changes
     assert report.metrics.usage is not None
     # Three calls of 100 + 20 each; the turn is what the thread's total grew by.
-    assert report.metrics.usage.tokens == Tokens(input=300, output=60, total=360, cached_input=120, reasoning_output=15)
+    assert report.metrics.usage.tokens == Tokens(
+        input=300, output=60, total=360, cached_input=120, cache_write=0, reasoning_output=15
+    )
     assert ref.facts["identity"].value["sha256"] == locked_codex_sha256()
     assert ref.facts["identity"].authority == "verified"
     assert ref.facts["containment"].value["variant"] == way

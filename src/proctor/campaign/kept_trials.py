@@ -52,7 +52,7 @@ class KeptTrial:
     @property
     def session(self) -> Path | None:
         """The folder of the session. None without one."""
-        return next(_folders(self.sessions), None)
+        return next(iter(_folders(self.sessions)), None)
 
     def home(self, runtime_id: RuntimeId) -> Path:
         """Return the agent's home. Each runtime has its own."""
@@ -149,7 +149,10 @@ class KeptTrials:
 
 
 def find_kept() -> Iterator[tuple[Path, KeepingCampaign | None]]:
-    """Yield the folder of each campaign that keeps trials, and whose it is, if that can be read."""
+    """Yield the folder of each campaign that keeps trials, and whose it is, if that can be read.
+
+    Raises MachineError if the folder with all of them cannot be read.
+    """
     for folder in _folders(places.trials_dir()):
         owner: KeepingCampaign | None = None
         with suppress(EvidenceError):
@@ -157,6 +160,11 @@ def find_kept() -> Iterator[tuple[Path, KeepingCampaign | None]]:
         yield folder, owner
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, which may not exist. Raises MachineError if it cannot be read."""
+    try:
+        if not folder.is_dir():
+            return []
+        return sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
+    except OSError as error:
+        raise disk_error(error, path=folder) from error

@@ -100,7 +100,7 @@ def test_each_turn_has_its_own_cost_and_the_session_goes_on(tmp_path: Path) -> N
             for n in range(3):
                 await talk.session.turn(f"Prompt {n}.")
             assert [event.tokens for event in talk.of(UsageReported)] == [
-                Tokens(input=100, output=10 * n, total=100 + 10 * n, cached_input=40, reasoning_output=0)
+                Tokens(input=100, output=10 * n, total=100 + 10 * n, cached_input=40, cache_write=0, reasoning_output=0)
                 for n in (1, 2, 3)
             ]
             assert len({turn.turn for turn in talk.of(TurnBegan)}) == 3
