@@ -515,7 +515,7 @@ def test_thread_is_not_given_more_than_fits_before_the_agent_compacts_it(
     async def talk() -> None:
         async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
             await sitting.say("One")
-            added = Message(id=EntryId("note"), at_ms=0, part=UserPart(text="x" * 90_000))
+            added = Message(id=EntryId("note"), at_ms=0, part=UserPart(text="x" * 88_000))
             behaviour.messages = lambda history: [*history, added]
             context = await sitting.say("Two")
             assert context is not None
@@ -523,6 +523,8 @@ def test_thread_is_not_given_more_than_fits_before_the_agent_compacts_it(
             assert (context.thread, context.given, context.dropped) == ("resume", 0, 1)
 
     bounded(talk)
+    # A new thread has the room that is left by the agent's own prompt.
+    assert behaviour.contexts[-1].budget.history == 30_000
 
 
 # ── maintenance that takes its time ──

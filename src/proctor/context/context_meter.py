@@ -3,6 +3,8 @@
 from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from proctor.context.budget import ASSUMED_RATIO, Budget, TokenRatio, budget_for, calibrate, message_bytes
 from proctor.context.model import RecordedTurn
 from proctor.context.payload import utf8_bytes
@@ -24,11 +26,17 @@ class ContextMeter:
     @property
     def budget(self) -> Budget:
         """How many tokens of context fit into a turn."""
-        return budget_for(
+        fixed = self._use.fixed_prompt_tokens or 0
+        budget = budget_for(
             reported_window=self._use.window_tokens,
             configured_window=self._configured_window,
-            fixed_prompt_tokens=self._use.fixed_prompt_tokens,
+            fixed_prompt_tokens=fixed,
         )
+        if self._use.compacts_at_tokens is None:
+            return budget
+        # Otherwise the agent would compact a new thread as soon as it was given all of this.
+        most = max(0, self._use.compacts_at_tokens - fixed)
+        return msgspec.structs.replace(budget, history=min(budget.history, most))
 
     @property
     def room_tokens(self) -> int | None:
