@@ -168,7 +168,13 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
     )
     install(site, "twin", points={"twin": "twin_plugin:RUNTIME"}, modules={"twin_plugin": LIKE_CODEX.format(id="twin")})
     config = lab.folder / "proctor.toml"
-    config.write_text('plugins = ["tau", "gone"]\n[rollout.twin]\nenabled = false\n')
+    others = {
+        "dialects": {"chalk": "no:X"},
+        "probes": {"smell": "no:X"},
+        "engines": {"glossary": "no:X"},
+    }
+    install(site, "others", points={}, modules={}, **others)
+    config.write_text('plugins = ["tau", "gone", "chalk", "smell", "glossary"]\n[rollout.twin]\nenabled = false\n')
     listed = runtimes_of(lab.proctor_process("runtimes", "list", "--json", PYTHONPATH=str(site)))
     codex, tau, twin = (listed[name] for name in ("codex_app_server", "tau", "twin"))
     assert [(each["distributions"], each["isBuiltIn"], each["isNamed"]) for each in (codex, tau, twin)] == [
@@ -197,7 +203,8 @@ def test_plugins_are_listed_with_their_package_and_one_that_fails_hides_no_other
         "twin": "ok",
     }
     assert checks["config"]["more"] == ["gone is listed, but no installed package provides it"]
-    assert checks["twin"]["more"][1] == f'Change line 1 of {config} to `plugins = ["tau", "gone", "twin"]`.'
+    named = '`plugins = ["tau", "gone", "chalk", "smell", "glossary", "twin"]`'
+    assert checks["twin"]["more"][1] == f"Change line 1 of {config} to {named}."
 
 
 def test_scratch_of_a_live_run_and_what_was_kept_on_purpose_stay(

@@ -22,12 +22,14 @@ from proctor.config.probe_plugins import GROUP as PROBES
 from proctor.contain.bundled import bundled_bwrap
 from proctor.contain.ladder import choose, survey
 from proctor.contain.reap import ReapResult, reap_leftovers
+from proctor.context.registry import GROUP as ENGINES
 from proctor.errors import CODES, InputError, MachineError, install_command
 from proctor.evidence.health import ProgramHealth, ProgramKey, read_health
 from proctor.evidence.layout import RootPaths
 from proctor.ids import RuntimeId
+from proctor.model.dialects import GROUP as DIALECTS
 from proctor.report.format_values import plural
-from proctor.runtime.registry import offers
+from proctor.runtime.registry import GROUP as RUNTIMES
 from proctor.runtime.resolve import ExamineProgram
 from proctor.runtime.rollout import check_config
 from proctor.surface.campaign_status import count_outcomes
@@ -124,7 +126,7 @@ def _config() -> tuple[Config, DoctorFinding]:
     absent = [
         f"{name} is listed, but no installed package provides it"
         for name in config.plugins
-        if name not in offers() and name not in offers_of(PROBES)
+        if not any(name in offers_of(group) for group in (RUNTIMES, DIALECTS, PROBES, ENGINES))
     ]
     return config, DoctorFinding(
         name="config",
