@@ -78,6 +78,8 @@ def test_fact_has_the_last_turn_and_counts_of_all() -> None:
         "how": "items",
         "whyText": None,
         "sha256": "sha256:1",
+        "additionSha256": None,
+        "isAdditionGiven": False,
         "assembled": 2,
         "given": 1,
         "dropped": 0,

@@ -24,6 +24,7 @@ from proctor.event.message import AgentPart, Message, UserPart
 from proctor.event.outcome import Ending, Outcome
 from proctor.event.row import CommitMade, ContextChosen, ContextProblem, StepTaken, TurnClosed, TurnWanted
 from proctor.ids import EntryId, RuntimeId, TurnId
+from proctor.runtime.delivery import instructions_sha256
 from proctor.testing.clock import FakeClock
 from tests.api.talk import bounded
 from tests.context.agent_twin import ALL, Agent, KilledError, Sitting, TwinSession, open_sitting
@@ -180,12 +181,18 @@ def test_case_8_addition_is_given_once_and_again_only_when_it_changes(
     async def talk() -> None:
         behaviour.addition = "Rhyme."
         async with open_sitting(tmp_path, agent, behaviour=behaviour) as sitting:
-            await sitting.say("One")
-            await sitting.say("Two")
+            contexts = [await sitting.say("One"), await sitting.say("Two")]
             behaviour.addition = "Do not rhyme."
-            await sitting.say("Three")
+            contexts.append(await sitting.say("Three"))
         async with open_sitting(tmp_path, agent, n=2, behaviour=behaviour) as sitting:
-            await sitting.say("Four")
+            contexts.append(await sitting.say("Four"))
+        first, second = instructions_sha256("Rhyme."), instructions_sha256("Do not rhyme.")
+        assert [(each.addition_sha256, each.is_addition_given) for each in contexts if each is not None] == [
+            (first, True), (first, False), (second, True), (second, False),
+        ]  # fmt: skip
+        assert [each.addition_words for each in contexts if each is not None] == [
+            "instructions given", "instructions as before", "instructions given", "instructions as before",
+        ]  # fmt: skip
 
     bounded(talk)
     instructions = [text for role, text in agent.requests[-1] if role == "developer"]
@@ -214,6 +221,8 @@ def test_addition_without_a_place_degrades_or_refuses(
                 assert context is not None
                 assert context.degraded is not None
                 assert "engine.no-place" in context.degraded
+                assert not context.is_addition_given
+                assert context.addition_words is None
                 assert agent.requests == [[("user", "One")]]
 
     bounded(talk)

@@ -168,7 +168,9 @@ def test_instructions_are_added_without_the_items_that_were_refused_with_them(
             await sitting.say("One")
             agent.refuses_items = True
             behaviour.messages, behaviour.addition = lambda history: [*history, note("a")], "Rhyme."
-            await sitting.say("Two")
+            context = await sitting.say("Two")
+            assert context is not None
+            assert context.is_addition_given
 
     bounded(talk)
     assert agent.requests[-1].count(("developer", "Rhyme.")) == 1

@@ -8,16 +8,17 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.context.change_session import create_session
 from proctor.context.kept_session import find_session, hold_session_folder
-from proctor.context.model import SessionSettings
+from proctor.context.model import SessionSettings, TurnContext
 from proctor.context.store import open_store
 from proctor.errors import InputError
 from proctor.event.model import TextSaid, TextStreamed, ToolBegan, ToolEnded
 from proctor.evidence.layout import RootPaths
-from proctor.ids import CallId, ItemId, SessionKey, TurnId
+from proctor.ids import CallId, Digest, ItemId, SessionKey, TurnId
 from proctor.surface.cli.session_talk import MAX_LINE_BYTES, LineReader, StreamedText
 from proctor.surface.session_turn import SessionOptions, choose_settings
 from tests.context.made import Events, fold, sitting
@@ -35,13 +36,15 @@ def create(lab: Lab, key: str = "shop") -> RootPaths:
     return root
 
 
-def keep(root: RootPaths, *events: Any, is_admitted: bool = False, key: str = "shop") -> None:
+def keep(
+    root: RootPaths, *events: Any, is_admitted: bool = False, key: str = "shop", context: TurnContext | None = None
+) -> None:
     """Store turns as if they had been said."""
     with open_store(find_session(root, key).store) as store:
         its = sitting(store.next_sitting())
         store.begin_sitting(its)
         for turn in fold(events):
-            (store.admit if is_admitted else store.settle)(turn, sitting=its)
+            (store.admit if is_admitted else store.settle)(replace(turn, context=context), sitting=its)
         if not is_admitted:
             store.close_sitting(its)
 
@@ -174,6 +177,52 @@ def test_show_prints_turns_escaped_and_says_that_the_home_is_not_evidence(lab: L
     assert "failed (agent.turn-failed)" in done.stdout
     assert {"\x1b", "\u202e", "\x00"}.isdisjoint(done.stdout)
     assert [each["turn"]["n"] for each in said(lab, "show", "shop", "--turns", "1")["turns"]] == [2]
+
+
+ADDED = {"addition_sha256": Digest("sha256:2")}
+
+
+@pytest.mark.requirement("context.observable")
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, "nothing to give; same thread"),
+        ({"thread": "start", "reason": "no thread"}, "nothing to give; new thread: the session had none"),
+        (
+            {"thread": "start", "reason": "another runtime", "how": "text", "given": 1, "assembled": 2, "dropped": 1},
+            "1 of 2 messages given as text, 1 left out; new thread: another runtime",
+        ),
+        ({**ADDED, "is_addition_given": True}, "instructions given; no messages; same thread"),
+        (
+            {**ADDED, "how": "items", "given": 1, "assembled": 1},
+            "instructions as before; 1 of 1 messages given as items; same thread",
+        ),
+        (
+            {"degraded": "engine glossary: assemble raised KeyError: 'x' (engine.failed)", "sha256": None},
+            "did not apply: assemble raised KeyError: 'x' (engine.failed); same thread",
+        ),
+        (
+            {**ADDED, "degraded": "codex_exec takes no instructions between turns (engine.no-place)"},
+            "did not apply in full: codex_exec takes no instructions between turns (engine.no-place); same thread",
+        ),
+        (
+            {"degraded": "`hook` raised", "how": "items", "given": 1, "assembled": 1},
+            "1 of 1 messages given as items; same thread; did not apply in full: `hook` raised",
+        ),
+    ],
+    ids=["nothing", "first", "text", "instructions", "held", "failed", "no place", "in part"],
+)
+def test_show_says_in_one_line_what_the_engine_did(lab: Lab, fields: dict[str, Any], line: str) -> None:
+    root = create(lab)
+    whole = {
+        "engine": "glossary", "version": "1", "policy": "degrade", "mode": "per_turn", "thread": "resume",
+        "reason": "same thread", "how": "none", "sha256": Digest("sha256:1"), **fields,
+    }  # fmt: skip
+    keep(root, *Events().turn("Hello?"), context=TurnContext(**whole))
+    shown = lab.proctor("session", "show", "shop").stdout.splitlines()
+    assert [each.strip() for each in shown if "glossary" in each and "does not have this turn" not in each] == [
+        f"engine glossary: {line}"
+    ]
 
 
 def test_show_exits_4_if_the_end_of_a_turn_is_unknown_and_no_process_has_the_session(lab: Lab) -> None:

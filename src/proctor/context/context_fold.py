@@ -55,10 +55,13 @@ class ContextFold:
                 self.context = replace(self.context, degraded=f"{detail} ({code})")
             case ThreadLeft() if self.context is not None:
                 # What it was given in this turn is lost with it.
-                self.context, self._is_unseen = replace(self.context, given=0, how="none"), False
+                self.context = replace(self.context, given=0, how="none", is_addition_given=False)
+                self._is_unseen = False
             case HistoryGiven(how="items"):
                 self._is_unseen = self._is_unseen or bool(event.entries) or event.instructions_sha256 is not None
                 self._note_given(len(event.entries), "items")
+                if event.instructions_sha256 is not None and self.context is not None:
+                    self.context = replace(self.context, is_addition_given=True)
             case HistoryGiven(how="text"):
                 # The agent refused the prompt with what was quoted in it.
                 self._offered = 0
@@ -83,7 +86,12 @@ class ContextFold:
         if before is not None and event.thread == "resume":
             # The same turn in another form, on the thread that is open already.
             self.context = replace(
-                self.context, thread=before.thread, reason=before.reason, given=before.given, degraded=before.degraded
+                self.context,
+                thread=before.thread,
+                reason=before.reason,
+                given=before.given,
+                is_addition_given=before.is_addition_given,
+                degraded=before.degraded,
             )
 
     def _note_given(self, count: int, how: str) -> None:
@@ -105,6 +113,7 @@ def _context_of(event: ContextAssembled) -> TurnContext:
         how="none",
         why_text=event.why_text,
         sha256=event.sha256,
+        addition_sha256=event.addition_sha256,
         assembled=event.assembled,
         dropped=event.dropped,
         placeholders=event.placeholders,

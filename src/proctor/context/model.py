@@ -66,6 +66,10 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Why messages are given as text, although the runtime declares that it takes items. Null otherwise."""
     sha256: Digest | None = None
     """Digest of everything that the agent should be given, with the prompt."""
+    addition_sha256: Digest | None = None
+    """Digest of the instructions that the engine and the hooks add. Null if they add none."""
+    is_addition_given: bool = False
+    """Whether the thread accepted them in this turn. If not, it has them already, or `degraded` says why not."""
     assembled: int = 0
     """Number of messages that the engine assembled."""
     given: int = 0
@@ -86,6 +90,13 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Why the engine does not have it. Null if it has, or was not asked yet."""
     degraded: str | None = None
     """Why the engine did not apply to the turn, or not in full. Null if it did."""
+
+    @property
+    def addition_words(self) -> str | None:
+        """What is known of the instructions, in words. None if there are none, or the thread did not get them."""
+        if self.is_addition_given:
+            return "instructions given"
+        return "instructions as before" if self.addition_sha256 is not None and self.degraded is None else None
 
 
 class RecordedTurn(msgspec.Struct, frozen=True, kw_only=True):

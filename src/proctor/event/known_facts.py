@@ -60,9 +60,10 @@ FACTS: Final[dict[str, FactDefinition]] = {
         authority="reported",
     ),
     "context": FactDefinition(
-        values="{engine, version, commits, policy, mode, thread, reason, how, whyText, sha256, assembled, given, "
-        "dropped, placeholders, estimatedTokens, bytesPerToken, ratioSource, commit, commitDetail, degraded} of the "
-        "last turn, and {turns, degradedTurns, turnCommits} of all; see `TurnContext`",
+        values="{engine, version, commits, policy, mode, thread, reason, how, whyText, sha256, additionSha256, "
+        "isAdditionGiven, assembled, given, dropped, placeholders, estimatedTokens, bytesPerToken, ratioSource, "
+        "commit, commitDetail, degraded} of the last turn, and {turns, degradedTurns, turnCommits} of all; see "
+        "`TurnContext`",
         derivation="Present only if a context engine took part in a turn. What it was asked, what the agent accepted, "
         "and what was known of commits at the end of the attempt.",
         authority="observed",

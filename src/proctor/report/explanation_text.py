@@ -146,6 +146,8 @@ def _verification(explanation: AttemptExplanation) -> RenderableType:
 def _context(context: TurnContext) -> RenderableType:
     given = f"{context.given} given as {context.how}" if context.given else "none given"
     messages = f"{plural(context.assembled, 'message')} assembled, {given}"
+    if (addition := context.addition_words) is not None:
+        messages = f"{addition} ({context.addition_sha256}); {messages}"
     parts = [Text(legible(f"{context.engine} {context.version} ({context.policy}): {messages}; turn {context.commit}"))]
     if context.degraded is not None:
         parts.append(Text(f"degraded: {one_line(context.degraded, limit=2 * _MAX_CHARS)}", style="bold red"))

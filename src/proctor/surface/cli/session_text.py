@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor import decoding
+from proctor.context.binding import ThreadReason
 from proctor.context.change_session import SessionRemoval
 from proctor.context.compaction import NATIVE_DETAILS, Compaction
 from proctor.context.engine import CompactStatus
@@ -24,6 +25,7 @@ from proctor.surface.cli.blocks import HangingRows
 from proctor.surface.session_turn import AskedTurn
 
 _EXCERPT = 160
+_NO_THREAD = "the session had none"
 
 
 def turn_line(asked: AskedTurn) -> Text:
@@ -42,11 +44,27 @@ def turn_line(asked: AskedTurn) -> Text:
 def _context_problems(turn: SessionTurn) -> Iterator[str]:
     """Yield what is wrong with the context of a completed turn."""
     context = turn.context
-    if context is not None and context.degraded is not None and turn.is_degraded:
-        yield f"the context engine {context.engine} did not apply: {one_line(context.degraded, limit=_EXCERPT)}"
+    if context is not None and turn.is_degraded:
+        yield f"the context engine {context.engine} {_degraded(context)}"
+    yield from _commit_problem(turn)
+
+
+def _commit_problem(turn: SessionTurn) -> Iterator[str]:
+    context = turn.context
     if context is not None and turn.is_uncommitted:
-        detail = "" if context.commit_detail is None else f": {one_line(context.commit_detail, limit=_EXCERPT)}"
+        detail = "" if context.commit_detail is None else f": {_detail_of(context, context.commit_detail)}"
         yield f"the context engine {context.engine} does not have this turn ({turn.state}){detail}"
+
+
+def _degraded(context: TurnContext) -> str:
+    """Return that the engine did not apply, and why. It has a digest of what is given if it assembled anything."""
+    extent = "did not apply" if context.sha256 is None else "did not apply in full"
+    return f"{extent}: {_detail_of(context, context.degraded or '')}"
+
+
+def _detail_of(context: TurnContext, detail: str) -> str:
+    """Return what the engine said went wrong, without the engine's name in front, which the line has already."""
+    return one_line(detail.removeprefix(f"engine {context.engine}: "), limit=_EXCERPT)
 
 
 def _outcome(turn: SessionTurn) -> Text:
@@ -158,18 +176,46 @@ def _turn(shown: ShownTurn) -> Iterator[Text]:
     if answers:
         yield Text(f"     agent  {one_line(answers[-1], limit=_EXCERPT)}")
     if turn.context is not None:
-        yield Text(f"     engine {_context(turn.context)}", style="dim")
-    for problem in _context_problems(turn):
+        style = "bold red" if turn.is_degraded else "dim"
+        yield Text(f"     engine {_context(turn.context, is_degraded=turn.is_degraded)}", style=style)
+    for problem in _commit_problem(turn):
         yield Text(f"     {problem}", style="bold red")
 
 
-def _context(context: TurnContext) -> str:
-    """Describe what a context engine did for a turn."""
-    given = f"{context.given} of {context.assembled} messages given" if context.how != "none" else "nothing to give"
+def _context(context: TurnContext, *, is_degraded: bool) -> str:
+    """Describe what a context engine did for a turn, in one line."""
+    given = _given(context)
+    if not is_degraded:
+        parts = [given or "nothing to give", _thread(context)]
+    elif given is None:
+        parts = [_degraded(context), _thread(context)]
+    else:
+        parts = [given, _thread(context), _degraded(context)]
+    return legible(f"{context.engine}: {'; '.join(parts)}")
+
+
+def _given(context: TurnContext) -> str | None:
+    """Return what the thread was given. None if that is nothing."""
+    addition = context.addition_words
     dropped = f", {context.dropped} left out" if context.dropped else ""
-    how = {"items": " as items", "text": " as text", "none": ""}[context.how]
-    thread = {"start": "new thread", "resume": "same thread", "fork": "forked thread"}[context.thread]
-    return legible(f"{context.engine}: {given}{how}{dropped}; {thread} ({context.reason})")
+    if context.how != "none":
+        messages = f"{context.given} of {context.assembled} messages given as {context.how}{dropped}"
+    elif addition is None and not dropped:
+        return None
+    else:
+        messages = f"no messages{dropped}"
+    return messages if addition is None else f"{addition}; {messages}"
+
+
+def _thread(context: TurnContext) -> str:
+    """Return which native thread took the turn, with the reason if that adds anything."""
+    match context.thread:
+        case "resume":
+            return "same thread"
+        case "fork":
+            return "forked thread"
+        case "start":
+            return f"new thread: {_NO_THREAD if context.reason == ThreadReason.NONE else context.reason}"
 
 
 def render_compaction(compaction: Compaction) -> RenderableType:
