@@ -21,6 +21,7 @@ from proctor.evidence.reader import read_artifact
 from proctor.evidence.summary import AttemptSummary
 from proctor.ids import EntryId
 from proctor.model.journal import Journal
+from proctor.runtime.delivery import instructions_sha256
 from proctor.testing.journals import recorded_journals
 from tests import scripted_engine
 from tests.acceptance.sittings import CODEX, last_request, tool
@@ -199,6 +200,8 @@ def test_attempt_without_its_engine_is_marked_wherever_it_is_shown(lab: Lab, eng
     assert reasons[second] is None
     explained = lab.proctor("attempt", "explain", first).stdout
     assert re.search(r"degraded: .*not today", explained)
+    explained = " ".join(lab.proctor("attempt", "explain", second).stdout.split())
+    assert f"instructions given ({instructions_sha256(ADDITION)}); 1 message assembled" in explained
     report = json.loads(lab.proctor("campaign", "report", "--json").stdout)
     assert [each["score"]["degraded"] for each in report["flows"]] == [1]
     # It counts like any other result.

@@ -220,6 +220,10 @@ def said_admitted(lab: Lab) -> int:
     return report_session(RootPaths(lab.root), "shop").summary.unsettled
 
 
+def printed(lab: Lab) -> str:
+    return lab.proctor("session", "show", "shop").stdout
+
+
 @pytest.mark.proctor_process
 @pytest.mark.requirement("session.mirror")
 def test_turn_of_a_killed_process_is_settled_from_its_record(lab: Lab) -> None:
@@ -228,6 +232,7 @@ def test_turn_of_a_killed_process_is_settled_from_its_record(lab: Lab) -> None:
     process = lab.start("session", "say", "shop", "Hello?")
     wait_until(lambda: said_admitted(lab) == 1)
     assert said(lab, "show", "shop")["summary"]["heldBy"] == process.pid
+    assert re.search(r"^  2  running .*\n     user   Hello\?$", printed(lab), re.MULTILINE)
     process.kill()
     process.wait(timeout=DEADLINE_S)
     assert said(lab, "show", "shop", code=4)["summary"]["unsettled"] == 1
@@ -235,6 +240,7 @@ def test_turn_of_a_killed_process_is_settled_from_its_record(lab: Lab) -> None:
     said(lab, "say", "shop", "Where is it?")
     states = [each["turn"]["state"] for each in said(lab, "show", "shop")["turns"]]
     assert states == ["acknowledged", "discarded", "acknowledged"]
+    assert re.search(r"^  2  .*\n     user   Hello\?\n     record .*session-1\.1$", printed(lab), re.MULTILINE)
     assert said(lab, "verify", "shop")["findings"] == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,10 @@ def test_show_prints_turns_escaped_and_says_that_the_home_is_not_evidence(lab: L
     assert [each["turn"]["n"] for each in said(lab, "show", "shop", "--turns", "1")["turns"]] == [2]
 
 
+CONTEXT: dict[str, Any] = {
+    "engine": "glossary", "version": "1", "policy": "degrade", "mode": "per_turn", "thread": "resume",
+    "reason": "same thread", "how": "none", "sha256": Digest("sha256:1"),
+}  # fmt: skip
 ADDED = {"addition_sha256": Digest("sha256:2")}
 
 
@@ -214,11 +219,7 @@ ADDED = {"addition_sha256": Digest("sha256:2")}
 )
 def test_show_says_in_one_line_what_the_engine_did(lab: Lab, fields: dict[str, Any], line: str) -> None:
     root = create(lab)
-    whole = {
-        "engine": "glossary", "version": "1", "policy": "degrade", "mode": "per_turn", "thread": "resume",
-        "reason": "same thread", "how": "none", "sha256": Digest("sha256:1"), **fields,
-    }  # fmt: skip
-    keep(root, *Events().turn("Hello?"), context=TurnContext(**whole))
+    keep(root, *Events().turn("Hello?"), context=TurnContext(**{**CONTEXT, **fields}))
     shown = lab.proctor("session", "show", "shop").stdout.splitlines()
     assert [each.strip() for each in shown if "glossary" in each and "does not have this turn" not in each] == [
         f"engine glossary: {line}"
@@ -231,8 +232,23 @@ def test_show_exits_4_if_the_end_of_a_turn_is_unknown_and_no_process_has_the_ses
     with hold_session_folder(find_session(root, "shop")):
         assert said(lab, "show", "shop")["summary"]["heldBy"] == os.getpid()
         assert f"open in process {os.getpid()}" in lab.proctor("session", "list").stdout
+        shown = lab.proctor("session", "show", "shop")
+        assert (re.findall(r"^  1  ([a-z]+)", shown.stdout, re.MULTILINE), shown.stderr) == (["running"], "")
     assert said(lab, "show", "shop", code=4)["summary"]["unsettled"] == 1
-    assert "1 turn unsettled" in lab.proctor("session", "show", "shop").stdout
+    shown = lab.proctor("session", "show", "shop")
+    assert "1 turn unsettled" in shown.stdout
+    assert re.findall(r"^  1  ([a-z]+)", shown.stdout, re.MULTILINE) == ["unsettled"]
+    assert "settled from the record by: proctor session say shop PROMPT" in " ".join(shown.stderr.split())
+
+
+def test_show_says_of_a_degraded_and_uncommitted_turn_what_to_do(lab: Lab) -> None:
+    root = create(lab)
+    keep(root, *Events().turn("Hello?"), context=TurnContext(**CONTEXT, degraded="engine glossary: no"))
+    shown = lab.proctor("session", "show", "shop")
+    assert shown.returncode == 4
+    steps = " ".join(shown.stderr.split())
+    assert "The engine is given the turn that it does not have again by: proctor session say shop PROMPT" in steps
+    assert "To check its engine: proctor engines check glossary" in steps
 
 
 def test_list_shows_the_session_that_was_asked_last_first_and_one_that_cannot_be_read(lab: Lab) -> None:

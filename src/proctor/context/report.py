@@ -1,6 +1,6 @@
 """What a reader sees of the sessions under an evidence root, also while another process holds them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import msgspec
 
 from proctor.contain.identity import is_alive
 from proctor.contain.intent import LOCK
-from proctor.context.kept_session import find_session, read_header, session_home
+from proctor.context.kept_session import attempt_paths, find_session, read_header, session_home
 from proctor.context.model import (
     Binding,
     SessionHeader,
@@ -20,11 +20,13 @@ from proctor.context.model import (
 from proctor.context.store import SessionStore, read_store
 from proctor.errors import EvidenceError, MachineError
 from proctor.event.message import Message
+from proctor.event.row import Direction, Row, TurnWanted
+from proctor.event.supervisor_events import decode_supervisor_row
 from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import RootPaths, SessionPaths
 from proctor.evidence.owner_lock import owner_of
-from proctor.evidence.reader import read_artifact
-from proctor.ids import RunId, RuntimeId, SessionKey
+from proctor.evidence.reader import read_artifact, read_rows
+from proctor.ids import EntryId, RunId, RuntimeId, SessionKey
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,6 +73,8 @@ class ShownTurn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The turn."""
     messages: tuple[Message, ...]
     """Its entries, oldest first. Empty for a turn that did not complete."""
+    asked: str | None = None
+    """The prompt of a turn without entries, from the record. Null for others, and if the record is gone."""
 
 
 class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -118,7 +122,8 @@ def report_session(root: RootPaths, key: str) -> SessionReport:
     header = read_header(paths)
     home = session_home(header)
     with read_store(paths.store) as store:
-        setup = store.setup
+        setup, sittings, turns = store.setup, store.sittings(), store.turns()
+        asked = _recorded_prompts(root, sittings, turns)
         return SessionReport(
             summary=_read_summary(paths, header, store),
             header=header,
@@ -127,12 +132,34 @@ def report_session(root: RootPaths, key: str) -> SessionReport:
             binding=store.binding[0],
             home=str(home),
             has_home=home.is_dir(),
-            sittings=store.sittings(),
+            sittings=sittings,
             turns=tuple(
-                ShownTurn(turn=turn, messages=tuple(store.messages(turn=turn.n)) if turn.entries else ())
-                for turn in store.turns()
+                ShownTurn(
+                    turn=turn,
+                    messages=tuple(store.messages(turn=turn.n)) if turn.entries else (),
+                    asked=asked.get(turn.id),
+                )
+                for turn in turns
             ),
         )
+
+
+def _recorded_prompts(
+    root: RootPaths, sittings: Iterable[Sitting], turns: Iterable[SessionTurn]
+) -> Mapping[EntryId, str]:
+    """Return the prompts of the turns that did not complete: the store has no entries of them."""
+    sought: dict[int, dict[int, EntryId]] = {}
+    for turn in turns:
+        if turn.kind == "prompt" and not turn.state.is_completed:
+            sought.setdefault(turn.sitting, {})[int(turn.id.rpartition("#")[2])] = turn.id
+    found: dict[EntryId, str] = {}
+    for sitting in sittings:
+        frames = sought.get(sitting.n, {})
+        for row in read_rows(attempt_paths(root, sitting).frames, Row) if frames else ():
+            wanted = decode_supervisor_row(row) if row.seq in frames and row.dir is Direction.SELF else None
+            if isinstance(wanted, TurnWanted) and wanted.text is not None:
+                found[frames[row.seq]] = wanted.text
+    return found
 
 
 def settings_of(root: RootPaths, key: str) -> SessionSettings | None:

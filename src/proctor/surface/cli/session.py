@@ -212,10 +212,12 @@ def show(*, id_: str, most_turns: int | None, root: Path | None, as_json: bool) 
         turns = report.turns if most_turns is None else report.turns[max(len(report.turns) - most_turns, 0) :]
         output.json(replace(report, turns=turns))
     else:
-        from proctor.surface.cli.session_text import render_report
+        from proctor.surface.cli.session_text import next_steps, render_report
 
         most = _SHOWN_TURNS if most_turns is None else most_turns
         output.show(render_report(report, root=paths, most_turns=most), is_wrapped=False)
+        for each in next_steps(report, calling=CommandFormatter.of(root)):
+            output.note(each)
     return Exit.OK if report.summary.is_sound else Exit.UNVERIFIED
 
 

@@ -13,6 +13,7 @@ from proctor.context.binding import ThreadReason
 from proctor.context.change_session import SessionRemoval
 from proctor.context.compaction import NATIVE_DETAILS, Compaction
 from proctor.context.engine import CompactStatus
+from proctor.context.kept_session import attempt_paths
 from proctor.context.model import Binding, SessionSettings, SessionTurn, Sitting, TurnContext, TurnState
 from proctor.context.report import FoundEntry, SessionReport, SessionSummary, ShownTurn
 from proctor.context.verify import SessionVerification
@@ -22,6 +23,7 @@ from proctor.evidence.layout import RootPaths
 from proctor.report.format_values import describe_call, duration, legible, moment, one_line, plural
 from proctor.report.text import render_findings
 from proctor.surface.cli.blocks import HangingRows
+from proctor.surface.cli.command_formatter import CommandFormatter
 from proctor.surface.session_turn import AskedTurn
 
 _EXCERPT = 160
@@ -67,9 +69,10 @@ def _detail_of(context: TurnContext, detail: str) -> str:
     return one_line(detail.removeprefix(f"engine {context.engine}: "), limit=_EXCERPT)
 
 
-def _outcome(turn: SessionTurn) -> Text:
+def _outcome(turn: SessionTurn, *, is_held: bool = False) -> Text:
+    """Return how a turn ended. `is_held` is whether a process has the session open, and so may be in the turn."""
     if turn.state is TurnState.ADMITTED:
-        return Text("unsettled", style="bold red")
+        return Text("running", style="yellow") if is_held else Text("unsettled", style="bold red")
     if turn.state.is_completed:
         return Text("completed" if turn.kind == "prompt" else f"{turn.kind} completed", style="green")
     code = "" if turn.code is None else f" ({turn.code})"
@@ -121,10 +124,26 @@ def render_report(report: SessionReport, *, root: RootPaths, most_turns: int) ->
     for each in shown:
         if each.turn.n == report.history_after + 1 and report.history_after:
             parts.append(Text("  ── reset: the agent does not know what is above ──", style="dim"))
-        parts += _turn(each)
+        parts += _turn(each, report, root=root)
     if report.history_after and report.history_after == len(report.turns):
         parts.append(Text("  ── reset: the agent does not know what is above ──", style="dim"))
     return Group(*parts)
+
+
+def next_steps(report: SessionReport, *, calling: CommandFormatter) -> Iterator[str]:
+    """Yield what to do about a session that is not sound."""
+    summary = report.summary
+    say = legible(calling.command("session", "say", summary.id, "PROMPT"))
+    if summary.unsettled and summary.held_by is None:
+        yield f"The process of the unsettled turn was killed. Its end is settled from the record by: {say}"
+    turns = [each.turn for each in report.turns]
+    if any(turn.is_uncommitted and turn.state is not TurnState.BLOCKED for turn in turns):
+        yield f"The engine is given the turn that it does not have again by: {say}"
+    if any(turn.is_uncommitted and turn.state is TurnState.BLOCKED for turn in turns):
+        yield "A blocked turn stays in the session, and is not given to the engine again."
+    engines = {turn.context.engine for turn in turns if turn.context is not None and turn.is_degraded}
+    for engine in sorted(engines):
+        yield f"A degraded turn stays marked. To check its engine: {calling.command('engines', 'check', engine)}"
 
 
 def _facts(report: SessionReport) -> Iterator[tuple[str, str | Text]]:
@@ -156,21 +175,26 @@ def _binding(binding: Binding) -> str:
 
 
 def _sitting(sitting: Sitting, *, root: RootPaths) -> Text:
-    folder = root.run(sitting.run_id).folder / "attempts" / sitting.attempt_id
+    folder = attempt_paths(root, sitting).folder
     origin = "  (of the session that this one was forked from)" if sitting.is_foreign else ""
     return Text(f"  {sitting.n}  {moment(sitting.began_at_ms)}  {legible(str(folder))}{origin}")
 
 
-def _turn(shown: ShownTurn) -> Iterator[Text]:
+def _turn(shown: ShownTurn, report: SessionReport, *, root: RootPaths) -> Iterator[Text]:
     turn = shown.turn
-    head = Text(f"  {turn.n}  ").append_text(_outcome(turn)).append(f"  {moment(turn.asked_at_ms)}", style="dim")
-    yield head
+    # Opening a session settles what was left open, so a turn without an end is then the one that runs.
+    outcome = _outcome(turn, is_held=report.summary.held_by is not None)
+    yield Text(f"  {turn.n}  ").append_text(outcome).append(f"  {moment(turn.asked_at_ms)}", style="dim")
     prompts = [each.part.text for each in shown.messages if isinstance(each.part, UserPart)]
+    prompts += [] if shown.asked is None else [shown.asked]
     answers = [each.part.text for each in shown.messages if isinstance(each.part, AgentPart)]
     calls = sum(isinstance(each.part, CallPart) for each in shown.messages)
     if prompts:
         more = "" if len(prompts) == 1 else f"  (and {plural(len(prompts) - 1, 'more text')} during the turn)"
         yield Text(f"     user   {one_line(prompts[0], limit=_EXCERPT)}{more}")
+    if not turn.state.is_completed:
+        folders = (attempt_paths(root, each).folder for each in report.sittings if each.n == turn.sitting)
+        yield from (Text(f"     record {legible(str(folder))}", style="dim") for folder in folders)
     if calls:
         yield Text(f"     tools  {plural(calls, 'call')}", style="dim")
     if answers:
