@@ -29,6 +29,8 @@ from proctor.context.compaction import Compaction
 from proctor.context.engine import CompactStatus, Complete
 from proctor.context.hooks import CompactionHook, CompactionNotice, PromptDraft, PromptHook
 from proctor.context.model import SessionSettings, SessionTurn, TurnContext
+from proctor.context.payload import Payload
+from proctor.context.project import ProjectionMode
 from proctor.context.registry import engine_by_id
 from proctor.context.report import SessionSummary, list_sessions
 from proctor.errors import (
@@ -349,7 +351,7 @@ def session(
     given = dict(locals())
     _check("session", given)
     if model is None and script is None:
-        raise _no_model("session")
+        raise _no_model("session", is_kept=id is not None)
     if id is not None and evidence not in (None, "disk"):
         raise _wrong("evidence", "a session with an id keeps its evidence on disk")
     given["evidence"] = evidence or ("off" if id is None else "disk")
@@ -483,6 +485,7 @@ class Pool:
                 if chosen is None or chosen.engine == NO_ENGINE
                 else ContextRequest(
                     settings=chosen,
+                    source=load_config(Path.cwd()).context_file if context is None else None,
                     complete=context.complete if context is not None and callable(context.complete) else None,
                     before_prompt_build=tuple(before_prompt_build),
                     before_compaction=tuple(before_compaction),
@@ -602,8 +605,10 @@ _TWO_WAYS = (
 _ANSWERS = "an async function that takes a Question and returns a Decision"
 
 
-def _no_model(function: str) -> InputError:
+def _no_model(function: str, *, is_kept: bool = False) -> InputError:
     what = "a session needs a model to talk to, or a script for the scripted model; this one has neither"
+    if is_kept:
+        what += "; an `id` does not bring back how the session was opened before (`proctor session show` prints that)"
     return InputError("spec.missing-key", what, file=function, key="model", suggestion=_TWO_WAYS)
 
 
@@ -668,6 +673,11 @@ def _check(function: str, given: Mapping[str, Any]) -> None:
 
 
 def _check_context(check: ArgumentChecker, context: Context) -> None:
+    check.choice("context.policy", context.policy, get_args(FailurePolicy))
+    if context.mode is not None:
+        check.choice("context.mode", context.mode, tuple(ProjectionMode))
+    if context.tools is not None:
+        check.choice("context.tools", context.tools, tuple(Payload))
     check.mapping("context.options", context.options, is_optional=False)
     if context.complete is not None and context.complete != "agent":
         expected = "`agent`, or an async function that takes a prompt and returns the answer"
@@ -763,7 +773,7 @@ def _with_parameter(error: InputError) -> InputError:
     key = None if error.key is None else error.key.removeprefix("flows[0].").removeprefix("missions[0].")
     suggestion = error.suggestion
     if suggestion is not None and suggestion.startswith("Paths are relative to the spec's folder"):
-        suggestion = f"Paths are relative to the current folder, {Path.cwd()}."
+        suggestion = _from_here()
     return InputError(error.code, error.what, file=error.file, line=error.line, key=key, suggestion=suggestion)
 
 
@@ -853,8 +863,13 @@ def _secret_source(source: str | Path) -> str | dict[str, str]:
 def _folder(workspace: str | Path) -> Path:
     folder = Path(workspace).expanduser().absolute()
     if not folder.is_dir():
-        raise InputError("spec.missing-file", f"there is no folder {folder}", file=_NAME, key="workspace")
+        what = f"there is no folder {folder}"
+        raise InputError("spec.missing-file", what, file=_NAME, key="workspace", suggestion=_from_here())
     return folder
+
+
+def _from_here() -> str:
+    return f"Paths are relative to the current folder, {Path.cwd()}."
 
 
 def _seconds(written: Duration, *, key: str) -> float:

@@ -71,6 +71,9 @@ SESSION: list[tuple[dict[str, Any], str, str]] = [
     ({"thread": 5}, "thread", "a string or None"),
     ({"ephemeral": "yes"}, "ephemeral", "True or False"),
     ({"context": "window"}, "context", "proctor.Context"),
+    ({"context": proctor.Context(mode="perturn")}, "context.mode", "one of per_turn, thread_bootstrap; not 'perturn'"),  # type: ignore[arg-type]
+    ({"context": proctor.Context(policy="lax")}, "context.policy", "one of degrade, strict"),  # type: ignore[arg-type]
+    ({"context": proctor.Context(tools="all")}, "context.tools", "one of elided, shape, whole"),  # type: ignore[arg-type]
     ({"context": proctor.Context(options=5)}, "context.options", "a mapping"),  # type: ignore[arg-type]
     ({"context": proctor.Context(complete=shout)}, "context.complete", "not a synchronous function"),  # type: ignore[arg-type]
     ({"before_prompt_build": [shout]}, "before_prompt_build[0]", "not a synchronous function"),
@@ -181,3 +184,8 @@ def test_wrong_arguments_of_an_open_session_are_refused_and_it_goes_on(tmp_path:
                 return s.answer
 
     assert bounded(talk) == "Hello."
+
+
+def test_a_session_that_was_opened_before_still_needs_a_model_and_says_so() -> None:
+    with pytest.raises(proctor.InputError, match="an `id` does not bring back how the session was opened before"):
+        proctor.session(id="shop")

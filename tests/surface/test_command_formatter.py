@@ -52,6 +52,15 @@ def test_commands_are_quoted_and_carry_the_root_that_was_given(monkeypatch: pyte
     assert calling.spell("proctor report --root x") == "proctor report --root x"
 
 
+def test_advice_about_a_session_names_the_session_of_the_command() -> None:
+    calling = CommandFormatter.in_words(["session", "say", "my shop", "Hello?", "--root", "kept"])
+    assert calling.spell("Run `proctor session verify ID --rebuild`.") == (
+        "Run `proctor session verify 'my shop' --rebuild --root kept`."
+    )
+    assert calling.spell("`proctor engines check ID`") == "`proctor engines check ID`"
+    assert CommandFormatter.in_words(["session", "list"]).session is None
+
+
 def test_root_is_added_to_exactly_the_commands_that_take_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROCTOR_ROOT", raising=False)
     calling = CommandFormatter.of(Path("kept"))

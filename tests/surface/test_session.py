@@ -111,6 +111,17 @@ def test_bad_input_is_refused_with_its_code(lab: Lab, words: tuple[str, ...], co
 
 
 @pytest.mark.requirement("context.selection")
+def test_an_option_that_the_config_gives_an_engine_wrongly_is_refused_with_its_line(lab: Lab) -> None:
+    create(lab)
+    config = lab.folder / "proctor.toml"
+    config.write_text('[context]\nengine = "window"\n\n[context.options]\ncitation = "on"\n')
+    (lab.folder / "s.yaml").write_text("version: 1\nsteps:\n  - say: Yes.\n")
+    error = said(lab, "say", "shop", "Hello?", "--on", "codex", "--script", "s.yaml", code=2)["error"]
+    place = (error["code"], error["file"], error["line"], error["key"], error["todo"])
+    assert place == ("engine.options", str(config), 5, "context.options.citation", "Did you mean `citations`?")
+
+
+@pytest.mark.requirement("context.selection")
 def test_an_engine_that_the_config_names_wrongly_is_refused_with_its_line(lab: Lab) -> None:
     (lab.folder / "proctor.toml").write_text('[context]\npolicy = "strict"\nengine = "losless"\n')
     done = lab.proctor("session", "new", "shop", "--model", "openai/m", "--login", "api-key", "--json")
@@ -139,6 +150,25 @@ def test_an_unknown_session_is_answered_with_the_command_that_creates_it(lab: La
     done = lab.proctor("session", "say", "shop", "Hello?")
     assert (done.returncode, done.stdout) == (2, "")
     assert "proctor session new shop --on codex --model PROVIDER/NAME --login api-key" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "todo"),
+    [
+        (("new", "desk"), "`--on codex --script FILE` for the scripted model"),
+        (("new", "desk", "--on", "codx", "--script", "s.yaml"), "Did you mean `codex`?"),
+        (
+            ("new", "desk", "--workspace", "gone", "--model", "openai/m", "--login", "api-key"),
+            "Paths are relative to the current folder, ",
+        ),
+        (("say", "shp", "Hello?"), "Did you mean `shop`? To create it: `proctor session new shp --on codex "),
+        (("show", "shp"), "Did you mean `shop`?"),
+    ],
+    ids=["nothing", "runtime", "workspace", "say", "show"],
+)
+def test_wrong_word_is_answered_with_what_to_write(lab: Lab, words: tuple[str, ...], todo: str) -> None:
+    create(lab)
+    assert todo in said(lab, *words, code=2)["error"]["todo"]
 
 
 def test_options_replace_single_settings() -> None:
@@ -367,7 +397,7 @@ def test_a_damaged_store_exits_5_until_it_is_rebuilt(lab: Lab, words: tuple[str,
         store.write_bytes(damage)
     command, *more = words
     error = said(lab, command, "shop", *more, code=5)["error"]
-    assert (error["code"], "verify ID --rebuild" in error["todo"]) == ("session.damaged", True)
+    assert (error["code"], "session verify shop --rebuild" in error["todo"]) == ("session.damaged", True)
     assert said(lab, "verify", "shop", "--rebuild")["isRebuilt"]
     assert said(lab, "show", "shop")["turns"] == []
 

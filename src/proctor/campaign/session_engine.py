@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from proctor.clock import SYSTEM_CLOCK, Clock
+from proctor.config.model import ConfigFile
 from proctor.context.budget import budget_for
 from proctor.context.engine import Complete, CreateEngine, EngineContext, EngineInfo, EngineSetup, ForgetReason
 from proctor.context.engine_use import EngineUse
@@ -34,6 +35,7 @@ from proctor.runtime.intake import ThreadIntake, intake_of
 from proctor.runtime.proof import ProofState
 from proctor.runtime.resolve import Candidate
 from proctor.spec.context_settings import ContextSettings
+from proctor.spec.source_file import SourceFile
 
 log: Final = logging.getLogger("proctor.context.engine")
 
@@ -53,6 +55,8 @@ class ContextRequest:
     """The context engine that a session asks for."""
 
     settings: ContextSettings
+    source: SourceFile[ConfigFile] | None = None
+    """The config file that has the settings. None if the caller gave them."""
     complete: Complete | None = None
     """Calls a model for the engine. None if the settings say how, or it cannot."""
     before_prompt_build: tuple[PromptHook, ...] = ()
@@ -94,7 +98,14 @@ async def open_engine(
     folder = kept.paths.engine(settings.engine)
     make_folder(folder, exist_ok=True)
     setup = EngineSetup(session=kept.header.id, folder=folder, options=settings.options)
-    guard = GuardedEngine(await create_in_time(settings.engine, create, setup), clock=clock)
+    try:
+        engine = await create_in_time(settings.engine, create, setup)
+    except InputError as error:
+        if asked.source is None or error.file is not None:
+            raise
+        key = error.key or "context.options"
+        raise asked.source.error(error.code, error.what, key=key, suggestion=error.suggestion) from error
+    guard = GuardedEngine(engine, clock=clock)
     try:
         unmet: ProctorError | None = find_unmet(guard.info, agent.candidate, policy=settings.policy)
         tools: tuple[Tool, ...] = ()

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from proctor.config.model import Config
 from proctor.errors import InputError, ProctorError
-from proctor.ids import FlowId, RuntimeId, runtime_id_of
+from proctor.ids import AGENT_RUNTIMES, FlowId, RuntimeId, runtime_id_of
 from proctor.runtime.registry import runtime_by_id, runtime_ids
 from proctor.spec.choices import Isolation
 from proctor.spec.model import FlowSpec
-from proctor.spec.suggest import suggest
+from proctor.spec.suggest import suggest, suggest_nearest
 
 CHAINED = "+"
 
@@ -36,7 +36,8 @@ def _refuse_unknown(runtime_id: RuntimeId, config: Config) -> None:
     known = runtime_ids(config)
     if runtime_id not in known:
         what = f"no runtime is called `{runtime_id}`" if runtime_id else "--on contains an empty name"
-        suggestion = suggest(runtime_id, known, noun="Runtimes")
+        close = suggest_nearest(runtime_id, [*AGENT_RUNTIMES, *known])
+        suggestion = close or suggest(runtime_id, known, noun="Runtimes")
         raise InputError("spec.unknown-runtime", what, key="--on", suggestion=suggestion)
 
 

@@ -380,7 +380,9 @@ class GuardedEngine:
             signal.set()
 
     def _error(self, code: str, what: str) -> EngineError:
-        return EngineError(code, f"engine {self.info.id}: {what}")
+        error = EngineError(code, f"engine {self.info.id}: {what}")
+        error.suggestion = error.meaning.todo.replace("engines check ID", f"engines check {self.info.id}")
+        return error
 
 
 def _code_of(error: callbacks.CallbackError) -> str:

@@ -25,6 +25,7 @@ from proctor.ids import SessionKey, TrialId
 from proctor.runtime.base import Tool
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.thread_normalizer import normalizer_of
+from proctor.spec.suggest import suggest_nearest
 
 AGENT_HOMES: Final = "homes"
 """Folder, in the home of a session, that has one folder per runtime."""
@@ -152,7 +153,9 @@ def find_session(root: RootPaths, key: str) -> SessionPaths:
     """Return the folder of a session. Raises as `session_paths`, and InputError if there is no such session."""
     paths = session_paths(root, key)
     if not paths.header.is_file():
-        raise InputError("session.unknown", f"there is no session {key!r} under {root.folder}", key="id")
+        suggestion = suggest_nearest(key, [each.folder.name for each in root.sessions()])
+        what = f"there is no session {key!r} under {root.folder}"
+        raise InputError("session.unknown", what, key="id", suggestion=suggestion)
     return paths
 
 

@@ -4,7 +4,7 @@ import shlex
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 from msgspec import structs
@@ -35,6 +35,11 @@ from proctor.evidence.layout import RootPaths
 from proctor.ids import CallId, SessionKey
 from proctor.report.verdict import exit_of_turn, worst
 from proctor.spec.choices import Approvals
+
+_HOW_TO_OPEN: Final = (
+    "For example `--on codex --model openai/gpt-5.5 --login api-key`, or `--on codex --script FILE` for the scripted "
+    "model, which is offline and costs nothing."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +87,12 @@ def choose_settings(stored: SessionSettings | None, given: SessionOptions) -> Se
     runtime = given.runtime or (None if stored is None else stored.runtime)
     if runtime is None:
         what = "--on is missing: there is no runtime with which the session was opened before"
-        raise InputError("usage", what)
+        raise InputError("usage", what, suggestion=_HOW_TO_OPEN)
     # Raises InputError for an unknown one.
     flows_on([runtime], config=load_config(Path.cwd()))
     model, script, login = _choose_model(stored, given)
     if model is None and script is None:
-        raise InputError("usage", "--model or --script is missing: the agent needs a model")
+        raise InputError("usage", "--model or --script is missing: the agent needs a model", suggestion=_HOW_TO_OPEN)
     last = stored or SessionSettings(runtime=runtime)
     return session_settings(
         runtime,
@@ -149,7 +154,8 @@ def settings_for(root: RootPaths, key: str, given: SessionOptions) -> SessionSet
             raise
         if has_all:
             return choose_settings(None, given)
-        suggestion = f"proctor session new {shlex.quote(key)} --on codex --model PROVIDER/NAME --login api-key"
+        new = f"proctor session new {shlex.quote(key)} --on codex --model PROVIDER/NAME --login api-key"
+        suggestion = new if error.suggestion is None else f"{error.suggestion} To create it: `{new}`"
         raise InputError(error.code, error.what, key=error.key, suggestion=suggestion) from error
 
 

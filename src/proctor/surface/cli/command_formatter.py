@@ -45,6 +45,8 @@ class CommandFormatter:
     """Formats suggested commands with the evidence root of this call. `root` is None for the default root."""
 
     root: str | None = None
+    session: str | None = None
+    """The session that the command is about, for advice that names it `ID`. None if it is about none."""
 
     @classmethod
     def of(cls, root: Path | None) -> "CommandFormatter":
@@ -54,12 +56,13 @@ class CommandFormatter:
     @classmethod
     def in_words(cls, words: Sequence[str]) -> "CommandFormatter":
         """Return a formatter for a command line that may not be valid."""
+        session = words[2] if len(words) > 2 and words[0] == "session" and not words[2].startswith("-") else None
         for at, word in enumerate(words):
             if word == "--root" and at + 1 < len(words):
-                return cls(words[at + 1])
+                return cls(words[at + 1], session)
             if word.startswith("--root="):
-                return cls(word.partition("=")[2])
-        return cls.of(None)
+                return cls(word.partition("=")[2], session)
+        return cls(cls.of(None).root, session)
 
     def command(self, *words: str) -> str:
         """Return a complete command line."""
@@ -75,6 +78,8 @@ class CommandFormatter:
 
     def _called(self, words: str) -> str:
         first, second = (*words.split(), "")[:2]
+        if self.session is not None and first == "session":
+            words = re.sub(r"\bID\b", lambda _: shlex.quote(self.session or "ID"), words)
         is_rooted = first in _ROOTED and f"{first} {second}" not in _ROOTLESS
         is_rooted = is_rooted and "--root" not in words and "--help" not in words
         return f"{program()} {words}{self._option}" if is_rooted else f"{program()} {words}"
