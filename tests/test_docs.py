@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module, invalidate_caches
 from pathlib import Path
+from site import addsitedir
 from types import ModuleType
 
 import pytest
@@ -240,6 +241,8 @@ def test_engine_of_the_how_to_passes_the_check_as_written(tmp_path: Path, capsys
             match program:
                 case "pip":
                     subprocess.run([*install, "--python", sys.executable, *words[1:]], check=True)
+                    # An editable package is on the path by a file that only `site` reads.
+                    addsitedir(str(site))
                     invalidate_caches()
                 case "pytest":
                     env = {**os.environ, "PYTHONPATH": str(site)}

@@ -71,7 +71,7 @@ def say(*, id_: str, prompt: str, root: Path | None, as_json: bool, **opening: U
     the next time. If it does not exist, it is created; then --on and one of --model and --script are
     required. Ctrl-C ends the turn as cancelled.
     Prints the answer on stdout and one line about the turn on stderr. A script is played from its
-    first step each time. Exits 0 if the turn completed, 1 if the agent failed, 3 for infrastructure
+    first step by each command. Exits 0 if the turn completed, 1 if the agent failed, 3 for infrastructure
     reasons or if another process has the session open, 130 if it was interrupted.
     """
     from proctor.surface.session_turn import TurnMeter, open_session, settings_for
