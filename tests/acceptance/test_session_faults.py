@@ -18,6 +18,7 @@ from chaos.play import rows_of, start_player
 from chaos.session_player import Sitting
 from proctor.campaign.session_engine import check_engine
 from proctor.context.report import list_sessions
+from proctor.context.store_check import check_store
 from proctor.context.verify import rebuild_session, repair_session
 from proctor.errors.codes import CODES
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef
@@ -291,6 +292,30 @@ def test_engine_state_of_a_newer_version_is_never_replaced_by_a_turn(tmp_path: P
     # What ran without its engine stays marked; the engine has all of it now.
     assert (summary.degraded, summary.uncommitted) == (4, 0)
     lab.assert_verified("x")
+
+
+@pytest.mark.requirement("session.mirror")
+def test_verify_sees_a_damaged_page_of_the_store_and_makes_it_again(
+    lab: SessionLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bounded(lambda: _greet(lab))
+    db = lab.root / "sessions" / "x" / "session.db"
+    good = db.read_bytes()
+    verify = ["session", "verify", "x", "--root", str(lab.root)]
+    for page in range(0, len(good), 4096):
+        db.write_bytes(good[:page] + bytes(200) + good[page + 200 :])
+        try:
+            check_store(db)
+        except proctor.EvidenceError:
+            assert answer(verify) == 5
+        else:
+            assert answer(verify) == 0
+        assert answer([*verify, "--rebuild"]) == 0
+        assert answer([*verify]) == 0
+        assert lab.mirror("x") == HELLO
+    capsys.readouterr()
+    bounded(lambda: _again(lab))
+    assert lab.mirror("x") == [*HELLO, *AGAIN]
 
 
 @pytest.mark.requirement("session.mirror")

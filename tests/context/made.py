@@ -16,8 +16,8 @@ TURN = TurnId("t")
 class Events:
     """Makes events whose frames are numbered in order."""
 
-    def __init__(self) -> None:
-        self._frames = count(1)
+    def __init__(self, *, first: int = 1) -> None:
+        self._frames = count(first)
 
     def __call__(self, type_: type[Any], /, *, frame: int | None = None, **fields: Any) -> Any:
         number = next(self._frames) if frame is None else frame

@@ -4,15 +4,17 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.context.change_session import create_session, fork_session
 from proctor.context.kept_session import open_kept_session, session_paths
-from proctor.context.model import SessionSettings, Sitting
-from proctor.context.report import report_session
+from proctor.context.model import SessionSettings, Sitting, TurnContext
+from proctor.context.report import report_session, search_session
 from proctor.context.store import SessionStore, open_store
+from proctor.context.store_check import check_store
 from proctor.context.verify import rebuild_session, verify_session
 from proctor.errors import EvidenceError, InputError
-from proctor.evidence.layout import RootPaths
+from proctor.evidence.layout import RootPaths, SessionPaths
 from proctor.testing.clock import FakeClock
 from tests.context.made import Events, fold, sitting
 
@@ -135,4 +137,90 @@ def test_a_store_without_its_row_is_damaged(root: RootPaths, statement: str) -> 
         connection.execute(statement)
     with pytest.raises(EvidenceError) as refused:
         report_session(root, "shop")
+    assert refused.value.code == "session.damaged"
+
+
+PAGE_BYTES = 4096
+
+
+def use(root: RootPaths) -> None:
+    """Do what commands do: show, search, say and reset."""
+    report_session(root, "shop")
+    search_session(root, "shop", "milk", most=100)
+    with open_kept_session(root, "shop", clock=FakeClock()) as kept:
+        second = sitting(2)
+        kept.store.begin_sitting(second)
+        for turn in fold(Events(first=100).turn("More milk.")):
+            assert kept.store.settle(turn, sitting=second)
+        kept.store.reset()
+
+
+def write_store(paths: SessionPaths, content: bytes) -> None:
+    for file in paths.folder.glob("session.db*"):
+        file.unlink()
+    paths.store.write_bytes(content)
+
+
+@pytest.mark.requirement("session.mirror")
+@pytest.mark.parametrize("damage", ["zero the start", "zero", "flip", "flip one byte"])
+def test_check_store_refuses_every_damage_that_a_command_would_refuse(root: RootPaths, damage: str) -> None:
+    create(root, "shop")
+    paths = session_paths(root, "shop")
+    events = Events()
+    with open_store(paths.store) as store:
+        store.begin_sitting(sitting())
+        for turn in fold([each for n in range(3) for each in events.turn(f"Milk {n}?", events.said("Milk. " * 300))]):
+            store.settle(turn, sitting=sitting())
+        store.close_sitting(sitting())
+    good = paths.store.read_bytes()
+    check_store(paths.store)
+    use(root)
+    refused = 0
+    for page in range(0, len(good), PAGE_BYTES):
+        content, size = bytearray(good), PAGE_BYTES
+        if damage == "zero the start":
+            size = 200
+        elif damage == "flip one byte":
+            size = 1
+        changed = content[page : page + size]
+        content[page : page + size] = bytes(size) if "zero" in damage else bytes(each ^ 0xFF for each in changed)
+        write_store(paths, bytes(content))
+        try:
+            check_store(paths.store)
+        except EvidenceError:
+            refused += 1
+        else:
+            use(root)
+    assert refused > len(good) // PAGE_BYTES // 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update turn set id = cast(x'ff' as text)",
+        "update turn set id = 'x'",
+        "update entry set id = id || 'x'",
+        "update sitting set run_id = 'x'",
+        "update turn_commit set state = 'x'",
+        "update session set binding = x'7b7d'",
+        "insert into replacement values ('x', x'7b7d')",
+        "insert into entry_words (rowid, words) values (99, 'words')",
+        "insert into entry_words (entry_words) values ('delete-all')",
+        "drop table held",
+        "drop index entry_turn",
+    ],
+)
+def test_verify_refuses_rows_that_commands_do_not_understand(root: RootPaths, statement: str) -> None:
+    create(root, "shop")
+    with open_store(session_paths(root, "shop").store) as store:
+        store.begin_sitting(sitting())
+        [turn] = fold(Events().turn("Milk?"))
+        context = TurnContext(engine="e", version="1", policy="degrade", mode="per_turn", thread="start", reason="",
+                              how="none")  # fmt: skip
+        store.settle(replace(turn, context=context), sitting=sitting())
+    check_store(session_paths(root, "shop").store)
+    with sqlite3.connect(session_paths(root, "shop").store) as connection:
+        connection.execute(statement)
+    with pytest.raises(EvidenceError) as refused:
+        verify_session(root, "shop")
     assert refused.value.code == "session.damaged"

@@ -366,6 +366,11 @@ class SessionStore:
         rows = self._connection.execute("select turn, id from entry order by n")
         return tuple((turn, EntryId(id_)) for turn, id_ in rows if turn not in complete)
 
+    def check_replacements(self) -> None:
+        """Read everything that an engine sees in place of entries. Raises msgspec.DecodeError."""
+        for (row,) in self._connection.execute("select message from replacement"):
+            _message(row)
+
     # ── copies ──
 
     def copy_to(self, path: Path) -> None:
@@ -382,7 +387,7 @@ def _committed(row: bytes, state: str | None, detail: str | None) -> SessionTurn
     turn = _turn(row)
     if state is None or turn.context is None:
         return turn
-    now = TurnState(state)
+    now = decoding.convert(state, TurnState)
     status: CommitStatus = "committed" if now is TurnState.ACKNOWLEDGED else "queued"
     status = "blocked" if now is TurnState.BLOCKED else status
     return replace(turn, state=now, context=replace(turn.context, commit=status, commit_detail=detail))

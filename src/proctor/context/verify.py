@@ -26,6 +26,7 @@ from proctor.context.model import (
     TurnState,
 )
 from proctor.context.store import SessionStore, open_store, read_store, turn_row
+from proctor.context.store_check import check_store
 from proctor.context.thread_fold import SittingFold
 from proctor.errors import EvidenceError, Exit, MachineError, disk_error
 from proctor.event.message import Message
@@ -73,9 +74,11 @@ CheckEngine = Callable[[SessionPaths, str], Finding | None]
 def verify_session(root: RootPaths, key: str, *, check_engine: CheckEngine | None = None) -> SessionVerification:
     """Fold the record of every sitting again, compare each turn and each entry, and check the state of the engines.
 
-    Raises InputError if there is no such session, EvidenceError if its store is damaged.
+    Raises InputError if there is no such session, EvidenceError if its header or its store is damaged.
     """
     paths = find_session(root, key)
+    read_header(paths)
+    check_store(paths.store)
     findings: list[Finding] = []
     turns = entries = 0
     with read_store(paths.store) as store:

@@ -18,7 +18,7 @@ _LOG_INDEX_BYTES: Final = 32 * 1024
 """The size by which SQLite extends the index of a log."""
 
 # A number too large for a column raises OverflowError, which is not a sqlite3.Error.
-REFUSALS = (sqlite3.Error, OverflowError)
+REFUSALS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 @contextmanager
@@ -128,6 +128,8 @@ class Database:
         """Return the MachineError for an error of SQLite or of a value."""
         if isinstance(error, OverflowError):
             return MachineError("run.harness", f"a value does not fit its column: {error}", file=str(path))
+        if isinstance(error, UnicodeDecodeError) or _is_undecodable(error):
+            return MachineError(self.code, f"a value is no text: {error}", file=str(path))
         # An extended name has a third word, as in SQLITE_CORRUPT_INDEX.
         name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
         # A missing or different table or column is only SQLITE_ERROR.
@@ -137,6 +139,11 @@ class Database:
         if name == "SQLITE_IOERR" and _is_disk_full(path):
             code = "machine.disk-full"
         return MachineError(code, str(error), file=str(path))
+
+
+def _is_undecodable(error: Exception) -> bool:
+    """Return whether Python could not decode a text column, which is the only OperationalError that is not SQLite's."""
+    return isinstance(error, sqlite3.OperationalError) and not hasattr(error, "sqlite_errorname")
 
 
 def _is_disk_full(path: Path) -> bool:
