@@ -24,6 +24,7 @@ from proctor.errors.codes import CODES
 from proctor.evidence.artifacts import AttemptRecord, RunnerRef
 from proctor.evidence.layout import RootPaths
 from proctor.evidence.reader import read_artifact
+from proctor.spec.context_settings import ContextSettings
 from proctor.surface.cli.app import answer
 from proctor.testing.journals import recorded_journals
 from tests.acceptance.sittings import CLAUDE, CODEX, NO_ENGINE, SessionLab, conversation, say_all
@@ -316,6 +317,23 @@ def test_verify_sees_a_damaged_page_of_the_store_and_makes_it_again(
     capsys.readouterr()
     bounded(lambda: _again(lab))
     assert lab.mirror("x") == [*HELLO, *AGAIN]
+
+
+@pytest.mark.requirement("session.mirror")
+def test_rebuild_without_the_old_store_restores_the_sandbox_of_the_record(lab: SessionLab) -> None:
+    async def talk() -> None:
+        await lab.sit(CODEX, "x", ["Hello?"], {"say": "Hello."}, sandbox="read-only", approvals="workspace")
+
+    bounded(talk)
+    (lab.root / "sessions" / "x" / "session.db").write_bytes(b"x" * 5000)
+    done = rebuild_session(RootPaths(lab.root), "x")
+    assert (done.exit, done.lost) == (0, ("workspace", "model"))
+    report = lab.report("x")
+    assert report.settings is not None
+    assert (report.settings.sandbox, report.settings.approvals) == ("read-only", "workspace")
+    assert report.settings.context == ContextSettings(engine="none")
+    bounded(lambda: _again(lab))
+    assert lab.report("x").lost == ()
 
 
 @pytest.mark.requirement("session.mirror")

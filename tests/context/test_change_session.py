@@ -125,9 +125,24 @@ def test_rebuild_keeps_how_the_session_is_opened(root: RootPaths) -> None:
     create(root, "shop")
     rebuild_session(root, "shop")
     assert report_session(root, "shop").settings == SETTINGS
-    session_paths(root, "shop").store.write_bytes(b"x" * 5000)
-    rebuild_session(root, "shop")
-    assert report_session(root, "shop").settings is None
+    store = session_paths(root, "shop").store
+    store.write_bytes(b"x" * 5000)
+    done = rebuild_session(root, "shop")
+    assert done.kept_as == str(store.with_name("session.db.old"))
+    assert "sandbox" in done.lost
+    report = report_session(root, "shop")
+    assert (report.settings, report.lost) == (None, done.lost)
+    # It is lost for good, whatever was made again since.
+    assert rebuild_session(root, "shop").lost == done.lost
+
+
+def test_rebuild_of_a_store_that_is_gone_keeps_none_and_takes_the_settings_of_an_older_one(root: RootPaths) -> None:
+    create(root, "shop")
+    store = session_paths(root, "shop").store
+    # As a rebuild leaves it that is cut off.
+    store.replace(store.with_name("session.db.old"))
+    done = rebuild_session(root, "shop")
+    assert (done.kept_as, done.lost, report_session(root, "shop").settings) == (None, (), SETTINGS)
 
 
 @pytest.mark.parametrize("statement", ["delete from session", "drop table session"])

@@ -1,5 +1,6 @@
 """`proctor session` without an agent: what is stored, shown, searched, deleted and refused."""
 
+import dataclasses
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from proctor.clock import SYSTEM_CLOCK
 from proctor.context.change_session import create_session
-from proctor.context.kept_session import find_session, hold_session_folder
+from proctor.context.kept_session import find_session, hold_session_folder, read_header, session_home
 from proctor.context.model import SessionSettings, TurnContext
 from proctor.context.store import open_store
 from proctor.errors import InputError
@@ -21,7 +22,7 @@ from proctor.event.model import TextSaid, TextStreamed, ToolBegan, ToolEnded
 from proctor.evidence.layout import RootPaths
 from proctor.ids import CallId, Digest, ItemId, SessionKey, TurnId
 from proctor.surface.cli.session_talk import MAX_LINE_BYTES, LineReader, StreamedText
-from proctor.surface.session_turn import SessionOptions, choose_settings
+from proctor.surface.session_turn import SessionOptions, choose_settings, settings_for
 from tests.context.made import Events, fold, sitting
 from tests.lab import Lab
 from tests.plugins import install
@@ -169,6 +170,37 @@ def test_an_unknown_session_is_answered_with_the_command_that_creates_it(lab: La
 def test_wrong_word_is_answered_with_what_to_write(lab: Lab, words: tuple[str, ...], todo: str) -> None:
     create(lab)
     assert todo in said(lab, *words, code=2)["error"]["todo"]
+
+
+@pytest.mark.requirement("session.mirror")
+def test_a_session_made_again_without_its_settings_is_opened_only_by_naming_them(lab: Lab) -> None:
+    root = create(lab)
+    store = find_session(root, "shop").store
+    store.unlink()
+    done = lab.proctor("session", "verify", "shop", "--rebuild")
+    assert (done.returncode, "session.db.old" in done.stdout) == (0, False)
+    assert "LOST" in done.stderr
+    assert "sandbox" in done.stderr
+    (lab.folder / "work").mkdir()
+    named = {
+        "--on": "codex",
+        "--workspace": str(lab.folder / "work"),
+        "--model": "openai/m",
+        "--login": "api-key",
+        "--sandbox": "read-only",
+        "--approvals": "deny",
+        "--engine": "none",
+    }
+    for left_out in named:
+        words = [word for option in named if option != left_out for word in (option, named[option])]
+        refused = said(lab, "say", "shop", "Hello?", *words, code=2)["error"]
+        assert (refused["code"], left_out in refused["what"], "--workspace" in refused["todo"]) == ("usage", True, True)
+    options = SessionOptions(runtime="codex", workspace=lab.folder / "work", model="openai/m", login="api-key",
+                             sandbox="read-only", approvals="deny", engine="none")  # fmt: skip
+    chosen = settings_for(root, "shop", options)
+    assert (chosen.sandbox, chosen.workspace) == ("read-only", str(lab.folder / "work"))
+    own = session_home(read_header(find_session(root, "shop"))) / "workspace"
+    assert settings_for(root, "shop", dataclasses.replace(options, workspace=own)).workspace is None
 
 
 def test_options_replace_single_settings() -> None:

@@ -59,7 +59,7 @@ class SessionKeeper:
 
         def write() -> None:
             store = self._kept.store
-            setup = replace(store.setup, settings=settings)
+            setup = replace(store.setup, settings=settings, lost=())
             store.begin_sitting(self.sitting)
             store.write_setup(setup)
 

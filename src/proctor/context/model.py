@@ -15,6 +15,8 @@ from proctor.spec.context_settings import ContextSettings
 
 TurnKind = Literal["prompt", "compaction", "import"]
 
+SettingName = Literal["runtime", "workspace", "model", "login", "sandbox", "approvals", "profile", "engine"]
+
 
 class TurnState(StrEnum):
     """How far a turn of a session has come."""
@@ -301,3 +303,5 @@ class SessionSetup(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     """Number of the last turn before the last reset. The turns after it are the session's history."""
     settings: SessionSettings | None = None
     """How the last sitting was opened."""
+    lost: tuple[SettingName, ...] = ()
+    """Settings that were lost when the store was made again. The next opening must name them."""

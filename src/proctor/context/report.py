@@ -13,7 +13,9 @@ from proctor.context.model import (
     Binding,
     SessionHeader,
     SessionSettings,
+    SessionSetup,
     SessionTurn,
+    SettingName,
     Sitting,
     TurnState,
 )
@@ -88,6 +90,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Number of the last turn before the last reset. The turns after it are the session's history."""
     settings: SessionSettings | None
     """How the last sitting was opened. Null before the first."""
+    lost: tuple[SettingName, ...]
+    """Settings that were lost when the store was made again. The next opening must name them."""
     binding: Binding | None
     """The native thread. Null if it has no thread."""
     home: str
@@ -129,6 +133,7 @@ def report_session(root: RootPaths, key: str) -> SessionReport:
             header=header,
             history_after=setup.history_after,
             settings=setup.settings,
+            lost=setup.lost,
             binding=store.binding[0],
             home=str(home),
             has_home=home.is_dir(),
@@ -162,10 +167,10 @@ def _recorded_prompts(
     return found
 
 
-def settings_of(root: RootPaths, key: str) -> SessionSettings | None:
+def setup_of(root: RootPaths, key: str) -> SessionSetup:
     """Return how a session was opened last. Raises as `report_session`."""
     with read_store(find_session(root, key).store) as store:
-        return store.setup.settings
+        return store.setup
 
 
 def search_session(root: RootPaths, key: str, query: str, *, most: int) -> tuple[FoundEntry, ...]:

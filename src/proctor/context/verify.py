@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
-from typing import Final
+from pathlib import Path
+from typing import Final, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from proctor.context.model import (
     SessionSettings,
     SessionSetup,
     SessionTurn,
+    SettingName,
     Sitting,
     SittingState,
     TurnState,
@@ -37,10 +39,13 @@ from proctor.evidence.layout import AttemptPaths, RootPaths, SessionPaths
 from proctor.evidence.reader import Finding, read_artifact, read_rows
 from proctor.ids import ProcessId, SessionKey
 from proctor.spec.choices import Isolation
+from proctor.spec.context_settings import ContextSettings
 from proctor.workspace.remove import remove
 
 UNVERIFIABLE = "session.no-evidence"
 DIFFERENT = "session.differs"
+
+_FACTS: Final = ("profile", "credentialInput")
 
 _UNUSABLE: Final = frozenset({"engine.damaged", "engine.newer"})
 """What helps against these problems of an engine's state is to make it again."""
@@ -65,6 +70,10 @@ class SessionVerification(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     """Whether the store was rebuilt from the record before the comparison."""
     set_aside: tuple[str, ...] = ()
     """Ids of the context engines whose state was set aside, so that they are given the history again."""
+    kept_as: str | None = None
+    """File that the old store is kept as. Null if there was none, or if the store was not rebuilt."""
+    lost: tuple[SettingName, ...] = ()
+    """Settings that were lost when the store was rebuilt. The next opening must name them."""
 
 
 CheckEngine = Callable[[SessionPaths, str], Finding | None]
@@ -190,18 +199,18 @@ def repair_session(root: RootPaths, key: str, *, check_engine: CheckEngine) -> S
         found = verify_session(root, key)
     except EvidenceError:
         found = None
-    is_rebuilt = found is None or found.exit == Exit.EVIDENCE
-    if is_rebuilt:
-        rebuild_session(root, key)
+    rebuilt = rebuild_session(root, key) if found is None or found.exit == Exit.EVIDENCE else None
     if damaged:
         with hold_session_folder(paths), open_store(paths.store) as store:
             for id_ in damaged:
                 _set_aside(paths, id_)
                 # It gets the whole history, so that it can take in what it refused.
                 store.queue_blocked(id_)
-    if found is None or is_rebuilt or damaged:
+    if found is None or rebuilt is not None or damaged:
         found = verify_session(root, key, check_engine=check_engine)
-    return replace(found, is_rebuilt=is_rebuilt, set_aside=tuple(damaged))
+    if rebuilt is not None:
+        found = replace(found, is_rebuilt=True, kept_as=rebuilt.kept_as, lost=rebuilt.lost)
+    return replace(found, set_aside=tuple(damaged))
 
 
 def _set_aside(paths: SessionPaths, engine: str) -> None:
@@ -214,35 +223,81 @@ def _set_aside(paths: SessionPaths, engine: str) -> None:
         raise disk_error(error, path=old) from error
 
 
-def rebuild_session(root: RootPaths, key: str) -> None:
-    """Rebuild the store of a session from the record of its sittings. The old one is kept as `session.db.old`.
+def rebuild_session(root: RootPaths, key: str) -> SessionVerification:
+    """Rebuild the store of a session from the record of its sittings, and verify it. The old one is kept.
 
-    How the last sitting was opened is taken from the old store, if that can be read. A reset after the last sitting is
-    in no record, and lost. Raises InputError if there is no such session, EvidenceError if its header is damaged,
-    MachineError if another process holds it.
+    How the last sitting was opened is taken from the old store. If that cannot be read, the record shows a part of it,
+    and the next opening must name the rest. A reset after the last sitting is in no record, and lost. Raises InputError
+    if there is no such session, EvidenceError if its header is damaged, MachineError if another process holds it.
     """
     paths = find_session(root, key)
     header = read_header(paths)
     with hold_session_folder(paths):
-        draft = paths.store.with_name("session.db.new")
+        draft, kept = paths.store.with_name("session.db.new"), paths.store.with_name("session.db.old")
         draft.unlink(missing_ok=True)
+        had_store = paths.store.exists()
         with open_store(draft) as store:
             _refill(store, root, header)
-            store.write_setup(replace(store.setup, settings=_read_settings(paths)))
+            # Without a store, an earlier rebuild may have been cut off after the old one was moved.
+            old = _read_setup(paths.store if had_store else kept) or _setup_of_record(root, store.sittings())
+            store.write_setup(replace(store.setup, settings=old.settings, lost=old.lost))
         # The log holds the last changes of a store whose holder was killed, and must not be applied to the new one.
         for suffix in ("-wal", "-shm", ""):
-            old = paths.store.with_name(f"{paths.store.name}{suffix}")
-            if old.exists():
-                old.replace(paths.store.with_name(f"session.db.old{suffix}"))
+            file = paths.store.with_name(f"{paths.store.name}{suffix}")
+            if file.exists():
+                file.replace(kept.with_name(f"{kept.name}{suffix}"))
         draft.replace(paths.store)
+    kept_as = str(kept) if had_store else None
+    return replace(verify_session(root, key), is_rebuilt=True, kept_as=kept_as, lost=old.lost)
 
 
-def _read_settings(paths: SessionPaths) -> SessionSettings | None:
+def _read_setup(file: Path) -> SessionSetup | None:
     try:
-        with read_store(paths.store) as store:
-            return store.setup.settings
+        with read_store(file) as store:
+            return store.setup
     except (EvidenceError, MachineError):
         return None
+
+
+def _setup_of_record(root: RootPaths, sittings: tuple[Sitting, ...]) -> SessionSetup:
+    """Return how the last sitting was opened, as far as its record shows that."""
+    if not sittings:
+        return SessionSetup(lost=get_args(SettingName))
+    paths = attempt_paths(root, sittings[-1])
+    record = read_artifact(paths.attempt, AttemptRecord)
+    lost: list[SettingName] = ["workspace", "model"]
+    settings = SessionSettings(
+        runtime=record.runtime_id, sandbox=record.sandbox.value, approvals=record.approvals.value
+    )
+    # The record has the name of the engine, and not its options.
+    if record.context is not None:
+        lost.append("engine")
+    else:
+        settings = replace(settings, context=ContextSettings(engine="none"))
+    profile, login = _read_facts(paths)
+    if profile is None:
+        lost.append("profile")
+    else:
+        settings = replace(settings, profile=profile)
+    if login is not None:
+        settings = replace(settings, login=login)
+    elif not record.is_scripted:
+        lost.append("login")
+    return SessionSetup(settings=settings, lost=tuple(lost))
+
+
+def _read_facts(paths: AttemptPaths) -> tuple[str | None, str | None]:
+    """Return the profile and the login; None for what the record of a killed sitting does not have."""
+    try:
+        facts = read_artifact(paths.runner_ref, RunnerRef).facts
+    except EvidenceError:
+        return None, None
+    profile, credential = (None if (fact := facts.get(name)) is None else fact.value for name in _FACTS)
+    login = credential.get("login") if isinstance(credential, dict) else None
+    return (
+        profile if isinstance(profile, str) else None,
+        login if isinstance(login, str) else None,
+    )
 
 
 def _refill(store: SessionStore, root: RootPaths, header: SessionHeader) -> None:

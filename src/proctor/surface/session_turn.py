@@ -1,8 +1,9 @@
 """Open a session as it was opened last, ask a turn, and report how that ended."""
 
 import shlex
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -26,8 +27,9 @@ from proctor.clock import SYSTEM_CLOCK
 from proctor.config.load import load_config
 from proctor.context.compaction import Compaction
 from proctor.context.engine import CompactStatus
-from proctor.context.model import SessionSettings, SessionTurn, TurnState
-from proctor.context.report import settings_of
+from proctor.context.kept_session import find_session, read_header, session_home
+from proctor.context.model import SessionSettings, SessionTurn, SettingName, TurnState
+from proctor.context.report import setup_of
 from proctor.errors import Exit, InputError
 from proctor.event.model import Event, ToolBegan, ToolEnded
 from proctor.event.outcome import Outcome
@@ -148,7 +150,10 @@ def settings_for(root: RootPaths, key: str, given: SessionOptions) -> SessionSet
     """
     has_all = given.runtime is not None and (given.model or given.script) is not None
     try:
-        return choose_settings(settings_of(root, key), given)
+        setup = setup_of(root, key)
+        if setup.lost:
+            given = _name_lost(root, key, setup.lost, given)
+        return choose_settings(setup.settings, given)
     except InputError as error:
         if error.code != "session.unknown":
             raise
@@ -157,6 +162,42 @@ def settings_for(root: RootPaths, key: str, given: SessionOptions) -> SessionSet
         new = f"proctor session new {shlex.quote(key)} --on codex --model PROVIDER/NAME --login api-key"
         suggestion = new if error.suggestion is None else f"{error.suggestion} To create it: `{new}`"
         raise InputError(error.code, error.what, key=error.key, suggestion=suggestion) from error
+
+
+def _name_lost(root: RootPaths, key: str, lost: Iterable[SettingName], given: SessionOptions) -> SessionOptions:
+    """Return the options, without a workspace that is the session's own folder.
+
+    Raises InputError if they do not name every setting that was lost: a default may allow more than the session did.
+    """
+    own = session_home(read_header(find_session(root, key))) / "workspace"
+    missing = [word for name, word in _OPTIONS.items() if name in lost and not _is_given(name, given)]
+    if missing:
+        what = f"session.db was made again without these settings of the session {key}: {', '.join(missing)}"
+        suggestion = f"Name each of them once. The session's own workspace is `--workspace {shlex.quote(str(own))}`."
+        raise InputError("usage", what, key="id", suggestion=suggestion)
+    if given.workspace is not None and given.workspace.resolve() == own.resolve():
+        return replace(given, workspace=None)
+    return given
+
+
+def _is_given(name: SettingName, given: SessionOptions) -> bool:
+    if name == "model":
+        return given.model is not None or given.script is not None
+    if name == "login":
+        return given.login is not None or given.script is not None
+    return getattr(given, name) is not None
+
+
+# The profile has no option: without it the agent gets a new home.
+_OPTIONS: Final[dict[SettingName, str]] = {
+    "runtime": "--on",
+    "workspace": "--workspace",
+    "model": "--model or --script",
+    "login": "--login",
+    "sandbox": "--sandbox",
+    "approvals": "--approvals",
+    "engine": "--engine",
+}
 
 
 class CompactedSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -317,8 +317,9 @@ def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> i
     """Compare a session with the evidence of its turns.
 
     Derives every turn and entry again from the record, and checks what its context engines keep.
-    --rebuild rebuilds session.db from the record if they differ, or if it is damaged; the old file
-    is kept as session.db.old. It sets aside a damaged or newer state of an engine, in engines.old;
+    --rebuild rebuilds session.db from the record if they differ, or if a command would refuse it;
+    the old file is kept as session.db.old. Settings that neither the old file nor the record shows
+    are named, and the next opening must name them. It sets aside a damaged or newer state of an engine, in engines.old;
     the next turn then gives the engine the whole history. Exits 0 if they agree, 4 if evidence was
     deleted, 5 if an entry differs or the state of an engine cannot be used.
     """
@@ -333,6 +334,12 @@ def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> i
     else:
         from proctor.surface.cli.session_text import render_verification
 
+        if found.is_rebuilt:
+            kept = "" if found.kept_as is None else f"; the old one is kept as {legible(found.kept_as)}"
+            output.text(f"session.db was made again from the record{kept}.\n")
+        if found.lost:
+            lost = ", ".join(found.lost)
+            output.note(f"LOST: how the session is opened ({lost}). The next `session say` must name it.")
         output.show(render_verification(found), is_wrapped=False)
     return found.exit
 

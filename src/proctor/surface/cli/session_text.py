@@ -298,8 +298,6 @@ def render_verification(found: SessionVerification) -> RenderableType:
     entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
     counts = f"{plural(found.turns, 'turn')} with {entries}"
     parts: list[RenderableType] = [render_findings(found.findings)] if found.findings else []
-    if found.is_rebuilt:
-        parts.append(Text("session.db was rebuilt from the record; the old one is kept as session.db.old."))
     parts += (
         Text(
             f"The state of the engine {legible(id_)} is kept in engines.old; the next turn gives it the whole history."
