@@ -426,6 +426,11 @@ def test_edited_entry_differs_from_the_record_until_it_is_rebuilt(lab: Lab) -> N
     store.write_bytes(store.read_bytes()[:5000])
     assert said(lab, "show", "shop", code=5)["error"]["code"] == "session.damaged"
     assert said(lab, "verify", "shop", code=5)["error"]["code"] == "session.damaged"
-    assert said(lab, "verify", "shop", "--rebuild")["exit"] == 0
+    rebuilt = said(lab, "verify", "shop", "--rebuild")
+    assert (rebuilt["exit"], rebuilt["lost"]) == (0, ["workspace", "model", "engine"])
     assert said(lab, "show", "shop")["turns"] == before["turns"]
-    said(lab, "say", "shop", "Once more?", "--on", "codex", "--script", script(lab, "last", "Yes."))
+    words = ("say", "shop", "Once more?", "--on", "codex", "--script", script(lab, "last", "Yes."))
+    assert said(lab, *words, code=2)["error"]["code"] == "usage"
+    own = str(Path(after["home"]) / "workspace")
+    said(lab, *words, "--engine", "lossless", "--workspace", own)
+    assert said(lab, "show", "shop")["lost"] == []

@@ -27,8 +27,10 @@ select * from (select term, doc from temp.expected except select term, doc from 
 """
 
 
-def check_store(path: Path) -> None:
-    """Raise EvidenceError if a command could not read or write a session.db, or would not find an entry in it.
+def check_store(path: Path) -> tuple[str, ...]:
+    """Return what the index of words has otherwise than the entries.
+
+    Raises EvidenceError if a command could not read or write the session.db.
 
     Works on a copy, so that it can write, and so that another process may hold the session.
     """
@@ -42,6 +44,9 @@ def check_store(path: Path) -> None:
             source.backup(copy)
             for problem in _find_problems(copy):
                 raise _damage(problem)
+            differences = tuple(_compare_words(copy))
+            _write(copy)
+            return differences
 
 
 def _damage(what: str) -> MachineError:
@@ -58,8 +63,10 @@ def _find_problems(copy: sqlite3.Connection) -> Iterator[str]:
         if found != "ok":
             yield found
     yield from _find_wrong_rows(copy)
-    yield from _find_wrong_words(copy)
-    # What a turn and a reset write.
+
+
+def _write(copy: sqlite3.Connection) -> None:
+    """Write what a turn and a reset write."""
     copy.execute("insert into entry_words (rowid, words) select coalesce(max(n), 0) + 1, 'word' from entry")
     copy.execute("insert into entry_words (entry_words) values ('optimize')")
     SessionStore(copy).reset()
@@ -85,7 +92,7 @@ def _find_wrong_rows(copy: sqlite3.Connection) -> Iterator[str]:
         yield "a number of the session is negative"
 
 
-def _find_wrong_words(copy: sqlite3.Connection) -> Iterator[str]:
+def _compare_words(copy: sqlite3.Connection) -> Iterator[str]:
     copy.execute("insert into entry_words (entry_words) values ('integrity-check')")
     for statement in _VOCABULARIES.split(";"):
         copy.execute(statement)

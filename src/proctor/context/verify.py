@@ -87,7 +87,7 @@ def verify_session(root: RootPaths, key: str, *, check_engine: CheckEngine | Non
     """
     paths = find_session(root, key)
     read_header(paths)
-    check_store(paths.store)
+    wrong_words = check_store(paths.store)
     findings: list[Finding] = []
     turns = entries = 0
     with read_store(paths.store) as store:
@@ -114,6 +114,9 @@ def verify_session(root: RootPaths, key: str, *, check_engine: CheckEngine | Non
             )
             turns += len(own)
             entries += sum(turn.entries for turn in own)
+    # The words of an entry that was edited are not those of the index either.
+    if all(each.code == UNVERIFIABLE for each in findings):
+        findings += (Finding(code=DIFFERENT, file=str(paths.store), detail=detail) for detail in wrong_words)
     if check_engine is not None:
         findings += (found for id_ in paths.engine_ids() if (found := check_engine(paths, id_)) is not None)
     return SessionVerification(
