@@ -338,7 +338,9 @@ def test_rebuild_without_the_old_store_restores_the_sandbox_of_the_record(lab: S
 
 @pytest.mark.requirement("session.mirror")
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schemaVersion":99}', None])
-def test_damaged_header_is_an_evidence_error(content: bytes | None, lab: SessionLab) -> None:
+def test_damaged_header_is_an_evidence_error(
+    content: bytes | None, lab: SessionLab, capsys: pytest.CaptureFixture[str]
+) -> None:
     bounded(lambda: _greet(lab))
     header = lab.root / "sessions" / "x" / "session.json"
     if content is None:
@@ -347,7 +349,12 @@ def test_damaged_header_is_an_evidence_error(content: bytes | None, lab: Session
     else:
         header.write_bytes(content)
     refused = refusal_of(lab)
-    assert (type(refused), refused.exit) == (proctor.EvidenceError, 5)
+    assert (type(refused), refused.exit, refused.file) == (proctor.EvidenceError, 5, str(header))
+    if content is not None:
+        assert refused.code == ("evidence.version" if b"99" in content else "session.header")
+        for words in ([], ["--rebuild"]):
+            assert answer(["session", "verify", "x", "--root", str(lab.root), *words]) == 5
+            assert str(header) in capsys.readouterr().err
     [summary] = list_sessions(RootPaths(lab.root))
     assert summary.problem is not None
 

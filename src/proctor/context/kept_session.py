@@ -243,7 +243,12 @@ def create_header(paths: SessionPaths, *, clock: Clock, ancestors: tuple[Ancesto
 
 def read_header(paths: SessionPaths) -> SessionHeader:
     """Read the header of a session. Raises EvidenceError if it cannot be read."""
-    return read_artifact(paths.header, SessionHeader)
+    try:
+        return read_artifact(paths.header, SessionHeader)
+    except EvidenceError as error:
+        is_damage = error.code not in ("evidence.version", "evidence.missing-file")
+        code = "session.header" if is_damage else error.code
+        raise EvidenceError(code, error.what, file=str(paths.header)) from error
 
 
 def _held(key: str, owner: ProcessIdentity | None) -> MachineError:

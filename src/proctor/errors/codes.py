@@ -188,6 +188,11 @@ CODES: dict[str, Meaning] = {
         "The session's store is damaged, or written by another program or version.",
         "Run `proctor session verify ID --rebuild` to rebuild it from the evidence.",
     ),
+    "session.header": Meaning(
+        "The session's header, session.json, cannot be read. It has the place of the agents' homes.",
+        "Restore the file from a backup. Without one, move the session's folder elsewhere and begin another session;"
+        " the evidence in `runs/` is not affected.",
+    ),
     "session.layout": Meaning(
         "The folder holds conversations in a layout that this Proctor does not read.",
         "Move the folder elsewhere, or delete it.",
