@@ -188,6 +188,30 @@ def test_run_of_session_is_kept_until_the_session_is_deleted(damage: str, root: 
     assert there(root) == []
 
 
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_deleting_a_session_with_its_evidence_leaves_what_a_fork_needs(is_damaged: bool, root: RootPaths) -> None:
+    clock = FakeClock()
+    write_sitting(root, SessionKey("talk"))
+    with open_kept_session(root, "talk", clock=clock) as kept:
+        kept.store.begin_sitting(sitting())
+    fork_session(root, "talk", "copy", clock=clock)
+    if is_damaged:
+        root.session(SessionKey("copy")).store.write_bytes(b"damaged")
+    removal = delete_session(root, "talk", has_evidence=True)
+    folder = root.run(SITTING_RUN).attempt(TrialId("session-1"), n=1).folder
+    assert removal.left == (f"the evidence in {folder}, which the session copy needs",)
+    assert folder.is_dir()
+
+
+def test_evidence_that_no_fork_needs_is_deleted_with_the_session(root: RootPaths) -> None:
+    write_sitting(root, SessionKey("talk"))
+    with open_kept_session(root, "talk", clock=FakeClock()) as kept:
+        kept.store.begin_sitting(sitting())
+    assert delete_session(root, "talk", has_evidence=True).left == ()
+    assert not root.run(SITTING_RUN).folder.exists()
+
+
 def test_a_ledger_that_names_a_place_elsewhere_takes_nothing_there_along(root: RootPaths, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

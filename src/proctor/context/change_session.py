@@ -3,7 +3,7 @@
 import fnmatch
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,10 +25,11 @@ from proctor.context.kept_session import (
     session_paths,
 )
 from proctor.context.model import Ancestor, SessionSettings, Sitting
+from proctor.context.report import sessions_by_sitting
 from proctor.context.store import SessionStore, open_store, read_store, refusing_damage
 from proctor.errors import EvidenceError, InputError, MachineError, disk_error
 from proctor.evidence.layout import RootPaths, SessionPaths
-from proctor.ids import RuntimeId, SessionKey
+from proctor.ids import AttemptId, RunId, RuntimeId, SessionKey
 from proctor.runtime.registry import runtime_by_id
 from proctor.workspace.remove import remove
 
@@ -201,7 +202,7 @@ def delete_session(root: RootPaths, key: str, *, has_evidence: bool, forget: For
         own = tuple(each for each in sittings if not each.is_foreign)
         folders = [session_home(header)]
         if has_evidence:
-            kept_runs, notes = _evidence_of(root, own)
+            kept_runs, notes = _evidence_of(root, own, needed=sessions_by_sitting(root, other_than=header.id))
             folders += kept_runs
             left += notes
         # The session's folder is last, and in it the header, so that a deletion that is cut off can be repeated.
@@ -227,8 +228,10 @@ def _is_in_users_home(store: SessionStore) -> bool:
     return settings is not None and settings.is_users_home
 
 
-def _evidence_of(root: RootPaths, sittings: tuple[Sitting, ...]) -> tuple[list[Path], list[str]]:
-    """Return the folders with the evidence of these sittings, and what must stay because other sessions share it."""
+def _evidence_of(
+    root: RootPaths, sittings: tuple[Sitting, ...], *, needed: Mapping[tuple[RunId, AttemptId], SessionKey]
+) -> tuple[list[Path], list[str]]:
+    """Return the folders with the evidence of these sittings, and what must stay because other sessions need it."""
     names = {(each.run_id, each.attempt_id) for each in sittings}
     folders: list[Path] = []
     notes: list[str] = []
@@ -236,11 +239,17 @@ def _evidence_of(root: RootPaths, sittings: tuple[Sitting, ...]) -> tuple[list[P
         run = root.run(run_id)
         if not run.folder.is_dir():
             continue
-        attempts = list(run.attempts())
-        own = [each.folder for each in attempts if (run_id, each.folder.name) in names]
+        attempts = [(each.folder, (run_id, AttemptId(each.folder.name))) for each in run.attempts()]
+        own = [folder for folder, name in attempts if name in names and name not in needed]
+        notes += (
+            f"the evidence in {folder}, which the session {needed[name]} needs"
+            for folder, name in attempts
+            if name in names and name in needed
+        )
         if len(own) == len(attempts):
             folders.append(run.folder)
-        else:
-            folders += own
+            continue
+        folders += own
+        if any(name not in names for _, name in attempts):
             notes.append(f"the record of the agent process in {run.folder}, which other sessions share")
     return folders, notes

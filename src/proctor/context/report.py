@@ -28,7 +28,7 @@ from proctor.evidence.artifacts import AttemptRecord
 from proctor.evidence.layout import RootPaths, SessionPaths
 from proctor.evidence.owner_lock import owner_of
 from proctor.evidence.reader import read_artifact, read_rows
-from proctor.ids import EntryId, RunId, RuntimeId, SessionKey
+from proctor.ids import AttemptId, EntryId, RunId, RuntimeId, SessionKey
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -181,23 +181,31 @@ def search_session(root: RootPaths, key: str, query: str, *, most: int) -> tuple
 
 def sessions_by_run(root: RootPaths) -> dict[RunId, SessionKey]:
     """Return the runs in which the sessions under an evidence root have their record, each with one of its sessions."""
-    found: dict[RunId, SessionKey] = {}
+    return {run_id: key for (run_id, _), key in sessions_by_sitting(root).items()}
+
+
+def sessions_by_sitting(
+    root: RootPaths, *, other_than: SessionKey | None = None
+) -> dict[tuple[RunId, AttemptId], SessionKey]:
+    """Return the sittings of the sessions under an evidence root, each with one of its sessions."""
+    found: dict[tuple[RunId, AttemptId], SessionKey] = {}
     for paths in root.sessions():
         key = SessionKey(paths.folder.name)
-        found |= dict.fromkeys(_runs_of(root, paths, key), key)
+        if key != other_than:
+            found |= dict.fromkeys(_sittings_of(root, paths, key), key)
     return found
 
 
-def _runs_of(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterable[RunId]:
+def _sittings_of(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterable[tuple[RunId, AttemptId]]:
     try:
         with read_store(paths.store) as store:
-            return [sitting.run_id for sitting in store.sittings()]
+            return [(sitting.run_id, sitting.attempt_id) for sitting in store.sittings()]
     except (EvidenceError, MachineError):
-        return _runs_that_name(root, paths, key)
+        return _sittings_that_name(root, paths, key)
 
 
-def _runs_that_name(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterator[RunId]:
-    """Yield the runs from which a damaged store would be rebuilt."""
+def _sittings_that_name(root: RootPaths, paths: SessionPaths, key: SessionKey) -> Iterator[tuple[RunId, AttemptId]]:
+    """Yield the sittings from which a damaged store would be rebuilt."""
     keys = {key}
     with suppress(EvidenceError):
         keys |= {each.session for each in read_header(paths).ancestors}
@@ -206,7 +214,7 @@ def _runs_that_name(root: RootPaths, paths: SessionPaths, key: SessionKey) -> It
             with suppress(EvidenceError):
                 record = read_artifact(attempt.attempt, AttemptRecord)
                 if record.sitting is not None and record.sitting.session in keys:
-                    yield record.run_id
+                    yield record.run_id, record.attempt_id
 
 
 def _summarize(paths: SessionPaths) -> SessionSummary:

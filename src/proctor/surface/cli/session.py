@@ -282,8 +282,8 @@ def delete(*, id_: str, has_evidence: bool, is_agreed: bool, root: Path | None, 
     """Delete a session: its mirror, the agents' homes and threads, and its workspace.
 
     A workspace given with --workspace stays. The evidence of its turns stays too, unless --evidence
-    is given. Prints what was removed and what is left. Asks at a terminal; otherwise --yes is
-    required. Exits 3 if something could not be removed.
+    is given; what a fork of it needs always stays. Prints what was removed and what is left. Asks at a
+    terminal; otherwise --yes is required. Exits 3 if something could not be removed.
     """
     from proctor.campaign.session_engine import forget_engines
     from proctor.context.change_session import delete_session
