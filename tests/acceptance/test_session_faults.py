@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import proctor
 from chaos.play import rows_of, start_player
 from chaos.session_player import Sitting
+from proctor import places
 from proctor.campaign.session_engine import check_engine
 from proctor.context.report import list_sessions
 from proctor.context.store_check import check_store
@@ -112,6 +114,28 @@ def test_session_is_held_within_one_process_too_and_free_when_it_is_closed(lab: 
 
 
 # ── bad input ──
+
+
+@pytest.mark.requirement("session.one")
+@pytest.mark.parametrize("given", ["option", "workspace"])
+def test_first_opening_that_is_refused_as_bad_input_creates_no_session(given: str, lab: SessionLab) -> None:
+    hidden = lab.root / "work"
+    hidden.mkdir(parents=True)
+    options: dict[str, Any] = {"context": proctor.Context(engine="lossless", options={"nosuch": 1})}
+    if given == "workspace":
+        options = {"workspace": hidden}
+
+    async def talk() -> None:
+        with pytest.raises(proctor.InputError):
+            await lab.sit(CODEX, "x", ["Hello?"], {"say": "Hello."}, **options)
+
+    before = sorted(places.sessions_dir().glob("*"))
+    bounded(talk)
+    assert list(lab.root.glob("sessions/*")) == []
+    assert sorted(places.sessions_dir().glob("*")) == before
+    bounded(lambda: _greet(lab))
+    bounded(talk)
+    assert lab.mirror("x") == HELLO
 
 
 @pytest.mark.requirement("session.one")

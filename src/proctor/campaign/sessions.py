@@ -155,6 +155,9 @@ class Sessions:
                     async with self._converse(request, candidate, attempt, sitting) as live:
                         is_open = True
                         yield live
+                except InputError:
+                    sitting.kept.is_refused = not is_open
+                    raise
                 except RefusedError as error:
                     # Any other code is about something that the runtime cannot do for any thread.
                     decision = sitting.decision

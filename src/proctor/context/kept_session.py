@@ -26,6 +26,7 @@ from proctor.runtime.base import Tool
 from proctor.runtime.registry import runtime_by_id
 from proctor.runtime.thread_normalizer import normalizer_of
 from proctor.spec.suggest import suggest_nearest
+from proctor.workspace.remove import remove
 
 AGENT_HOMES: Final = "homes"
 """Folder, in the home of a session, that has one folder per runtime."""
@@ -51,6 +52,8 @@ class KeptSession:
         self.store = store
         self.pool_workspaces: Path | None = None
         """Where the workspaces of a pool's sessions are, which no process outside the pool sees. Removed with it."""
+        self.is_refused = False
+        """Whether its opening was refused as bad input. Then nothing was said, and a new session is removed."""
 
     @property
     def home(self) -> Path:
@@ -182,14 +185,16 @@ def open_kept_session(root: RootPaths, key: str, *, clock: Clock, must_exist: bo
 def open_session_at(paths: SessionPaths, root: RootPaths, *, clock: Clock) -> Iterator[KeptSession]:
     """Hold the session in a folder, which may be elsewhere than the sessions of `root`, where its evidence is.
 
-    As `open_kept_session` otherwise. The id of a new session is the name of its folder.
+    As `open_kept_session` otherwise. The id of a new session is the name of its folder. A new session is removed if
+    its first opening is refused as bad input.
     """
     paths.create()
     with hold_session_folder(paths):
-        if paths.header.is_file():
+        is_new = not paths.header.is_file()
+        if not is_new:
             refuse_missing(paths.store)
         with open_store(paths.store) as store:
-            if paths.header.is_file():
+            if not is_new:
                 header = read_header(paths)
             elif store.sittings():
                 # Its home is not known without the header.
@@ -199,7 +204,15 @@ def open_session_at(paths: SessionPaths, root: RootPaths, *, clock: Clock) -> It
                 header = create_header(paths, clock=clock)
             kept = KeptSession(root, paths, header, store)
             kept.settle_open_sittings()
-            yield kept
+            try:
+                yield kept
+            except InputError:
+                kept.is_refused = True
+                raise
+            finally:
+                if is_new and kept.is_refused:
+                    for folder in filter(Path.exists, (kept.home, paths.folder)):
+                        remove(folder)
 
 
 def remove_store(paths: SessionPaths) -> None:
