@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.auto.model import AnyAutoRow
 from proctor.auto.rounds_log import RoundsLog, read_rounds
 from proctor.errors import EvidenceError, MachineError
 from tests.auto.rows import Story
@@ -15,10 +16,14 @@ def written(path: Path) -> Story:
     story.round()
     story.round(True)
     log = RoundsLog(path)
-    for row in story.rows:
-        log.append(row)
+    append_all(log, story.rows)
     log.close()
     return story
+
+
+def append_all(log: RoundsLog, rows: list[AnyAutoRow]) -> None:
+    for row in rows:
+        log.append(row)
 
 
 def test_log_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -80,8 +85,7 @@ def test_log_takes_no_row_after_one_that_the_disk_refused(tmp_path: Path) -> Non
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with pytest.raises(MachineError):
-            for _ in range(10):
-                log.append(story.rows[1])
+            append_all(log, story.rows[1:] * 10)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with pytest.raises(MachineError):
