@@ -3,14 +3,30 @@
 A test that needs one is marked `@pytest.mark.agent("claude_code")`; a module whose tests all do has a `pytestmark`.
 """
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-# Read before any fixture takes Proctor's own variables away.
-FOLDER: Final = Path(os.environ["PROCTOR_AGENTS"]) if os.environ.get("PROCTOR_AGENTS") else None
+LOCKS: Final = Path(__file__).parent.parent / "locks"
+
+
+def _find_folder() -> Path | None:
+    """Return the folder that PROCTOR_AGENTS names, or else the one where `make agents` of this checkout installs."""
+    if (named := os.environ.get("PROCTOR_AGENTS")) is not None:
+        return Path(named) if named else None
+    content = b"".join(
+        (LOCKS / each).read_bytes() for each in ("agents.lock", "pi/package.json", "pi/package-lock.json")
+    )
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "proctor" / "agents" / hashlib.sha256(content).hexdigest()[:16]
+    return folder if folder.is_dir() else None
+
+
+# Looked for before any fixture takes Proctor's own variables away.
+FOLDER: Final = _find_folder()
 
 PROGRAMS: Final = {"claude_code": "python/claude_agent_sdk/_bundled/claude"}
 """Where each agent's program lies in that folder."""
