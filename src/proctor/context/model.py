@@ -304,4 +304,4 @@ class SessionSetup(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     settings: SessionSettings | None = None
     """How the last sitting was opened."""
     lost: tuple[SettingName, ...] = ()
-    """Settings that were lost when the store was made again. The next opening must name them."""
+    """Settings that were lost when the store was rebuilt. The next opening must name them."""

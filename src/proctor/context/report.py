@@ -91,7 +91,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settings: SessionSettings | None
     """How the last sitting was opened. Null before the first."""
     lost: tuple[SettingName, ...]
-    """Settings that were lost when the store was made again. The next opening must name them."""
+    """Settings that were lost when the store was rebuilt. The next opening must name them."""
     binding: Binding | None
     """The native thread. Null if it has no thread."""
     home: str

@@ -172,7 +172,7 @@ def _name_lost(root: RootPaths, key: str, lost: Iterable[SettingName], given: Se
     own = session_home(read_header(find_session(root, key))) / "workspace"
     missing = [word for name, word in _OPTIONS.items() if name in lost and not _is_given(name, given)]
     if missing:
-        what = f"session.db was made again without these settings of the session {key}: {', '.join(missing)}"
+        what = f"session.db was rebuilt without these settings of the session {key}: {', '.join(missing)}"
         suggestion = f"Name each of them once. The session's own workspace is `--workspace {shlex.quote(str(own))}`."
         raise InputError("usage", what, key="id", suggestion=suggestion)
     if given.workspace is not None and given.workspace.resolve() == own.resolve():

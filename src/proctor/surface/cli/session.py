@@ -336,7 +336,7 @@ def verify(*, id_: str, is_rebuilt: bool, root: Path | None, as_json: bool) -> i
 
         if found.is_rebuilt:
             kept = "" if found.kept_as is None else f"; the old one is kept as {legible(found.kept_as)}"
-            output.text(f"session.db was made again from the record{kept}.\n")
+            output.text(f"session.db was rebuilt from the record{kept}.\n")
         if found.lost:
             lost = ", ".join(found.lost)
             output.note(f"LOST: how the session is opened ({lost}). The next `session say` must name it.")
